@@ -20,6 +20,7 @@ mod memory;
 mod prepared;
 mod ready;
 mod reload;
+mod settlement;
 mod start;
 mod supervisor;
 #[cfg(feature = "traces")]
@@ -508,6 +509,9 @@ fn spawn_background(app: &Arc<AppState>, mut venue: Venue) {
     });
     tokio::spawn(async move { venue.run().await });
     tokio::spawn(release_limiters(app.clone()));
+    if let Some(trouble) = app.trouble.clone() {
+        tokio::spawn(settlement::settle(app.clone(), trouble));
+    }
 }
 
 /// Periodically frees the limiters of idle keys, off the runtime: visiting a million keys takes a

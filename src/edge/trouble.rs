@@ -2,6 +2,7 @@
 //! of it and of what they do.
 
 mod record;
+mod settlement;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,10 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 pub use record::{FILE_NAME, RECORD_BYTES_MAX, Record};
+use settlement::Settlements;
+pub use settlement::{Due, Unsettled};
+pub(crate) use settlement::{Moved, Stage};
 
+use crate::rows::clob_trade::Trade;
 pub use paperbourse_clob::trouble::Plan;
 use paperbourse_clob::trouble::{Act, Drawn, Draws, Kind, Line, Met};
-use paperbourse_core::ids::Timestamp;
+use paperbourse_core::ids::{AccountId, Timestamp};
 
 /// The trouble of a server.
 #[derive(Debug)]
@@ -23,6 +28,7 @@ pub struct Trouble {
     met: [AtomicU64; Kind::ALL.len()],
     /// `None` if data is kept in memory.
     record: Option<Record>,
+    settlements: Settlements,
 }
 
 /// Who may meet trouble.
@@ -50,7 +56,8 @@ impl Trouble {
     /// Creates the trouble of a plan, with a record unless data is kept in memory.
     pub fn new(plan: Plan, record: Option<Record>) -> Self {
         let draws = Mutex::new(Draws::new(plan));
-        Self { draws, met: [const { AtomicU64::new(0) }; Kind::ALL.len()], record }
+        let met = [const { AtomicU64::new(0) }; Kind::ALL.len()];
+        Self { draws, met, record, settlements: Settlements::new(Timestamp::now()) }
     }
 
     /// Follows another plan from now on.
@@ -109,6 +116,28 @@ impl Trouble {
     pub fn open_ms(&self, kind: Kind, subject: Subject<'_>, now: Timestamp) -> u64 {
         let now_ms = now.millis().unsigned_abs();
         self.draws.lock().open_ms(kind, subject.name, subject.wallet, now_ms)
+    }
+
+    /// Returns how far the settlement of a trade of this account and wallet is.
+    pub(crate) fn stage(&self, of: (AccountId, &str), trade: &Trade<'_>, now: Timestamp) -> Stage {
+        self.settlements.stage(self, of, trade, now)
+    }
+
+    /// Returns what the trades of an account that are not settled have moved, with the shares of
+    /// one outcome.
+    pub(crate) fn moved(&self, account: AccountId, token_id: Option<&str>) -> Moved {
+        self.settlements.moved(account, token_id)
+    }
+
+    /// Waits until something is due for a trade, and returns what.
+    pub async fn next_due(&self) -> Due {
+        self.settlements.next(Timestamp::now).await
+    }
+
+    /// Records that a trade is settled or, with `has_failed`, that its fill was undone.
+    pub fn end(&self, trade: &Unsettled, has_failed: bool) {
+        let stage = if has_failed { Stage::Failed } else { Stage::Confirmed };
+        self.settlements.end(trade, stage);
     }
 
     /// Records what somebody did.

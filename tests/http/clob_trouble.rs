@@ -206,3 +206,93 @@ fn a_plan_is_refused_with_a_reason() {
     assert_eq!(refused.status, 404);
     assert!(refused.text.contains("--clob-trouble PLAN"), "{refused:?}");
 }
+
+/// Until a trade is settled, balances do not show it, and its shares cannot be sold.
+#[test]
+fn a_trade_that_is_not_settled_has_not_moved_anything() {
+    let server = server("lag=100%:3600s");
+    let client = Client::new(&server, 1);
+    let token = token_id(0, 0);
+    let shares = || client.balance(&format!("CONDITIONAL&token_id={token}"));
+    let placed = client.order(1, "BUY FOK 5 for 10").ok(200);
+    let trade = |placed: &Value| {
+        let id = placed["tradeIDs"][0].as_str().unwrap();
+        let trades = client.get(&format!("/data/trades?id={id}")).ok(200);
+        let text = |field: &str| trades["data"][0][field].as_str().unwrap().to_owned();
+        (text("status"), text("transaction_hash"))
+    };
+    assert_eq!(trade(&placed), ("MATCHED".to_owned(), String::new()));
+    assert_eq!((client.balance("COLLATERAL"), shares()), ("1000000000".into(), "0".into()));
+    let not_enough = "not enough balance / allowance: the balance is not enough -> balance: 0, \
+                      order amount: 10000000";
+    let refused = client.order(2, "SELL FOK 10 for 4.8");
+    assert_eq!((refused.status, &refused.json()["error"]), (400, &json!(not_enough)));
+    let list = format!("[{}]", client.body(2, &token, "SELL FOK 10 for 4.8"));
+    let entries = client.call("POST", "/orders", &list).ok(200);
+    assert_eq!(entries[0]["errorMsg"], not_enough);
+
+    // What is settled can be sold, and the rest cannot.
+    follow(&server, "");
+    let settled = client.order(3, "BUY FOK 5 for 10").ok(200);
+    assert_eq!(trade(&settled).0, "CONFIRMED");
+    assert_eq!((client.balance("COLLATERAL"), shares()), ("995000000".into(), "10000000".into()));
+    let sold = client.order(4, "SELL FOK 10 for 4.8").ok(200);
+    assert_eq!(sold["status"], "matched");
+    // A repeated order still gets its first answer.
+    assert_eq!(client.order(4, "SELL FOK 10 for 4.8").ok(200), sold);
+    assert_eq!(client.order(5, "SELL FOK 5 for 2.4").status, 400);
+
+    let lines = record(&server, 14);
+    let unsettled = |line: &&Value| line["order"]["is_unsettled"] == true;
+    assert_eq!(lines.iter().filter(unsettled).count(), 3, "{lines:?}");
+}
+
+/// A trade is settled when its time has come, after a retry if it is to have one.
+#[test]
+fn a_trade_is_settled_in_the_end() {
+    let server = server("retrying=100%:400ms");
+    let client = Client::new(&server, 1);
+    let placed = client.order(1, "BUY FOK 5 for 10").ok(200);
+    let id = placed["tradeIDs"][0].as_str().unwrap();
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|status| status != "CONFIRMED") {
+        let trades = client.get(&format!("/data/trades?id={id}")).ok(200);
+        let status = trades["data"][0]["status"].as_str().unwrap().to_owned();
+        if seen.last() != Some(&status) {
+            seen.push(status);
+        }
+    }
+    // A slow machine may miss the stages before the last.
+    let mut stages = ["MATCHED", "RETRYING", "CONFIRMED"].into_iter();
+    assert!(seen.iter().all(|status| stages.any(|stage| stage == status)), "{seen:?}");
+    assert_eq!(client.balance("COLLATERAL"), "995000000");
+    client.order(2, "SELL FOK 10 for 4.8").ok(200);
+}
+
+/// An order that is held is matched, or not, once its time is over.
+#[test]
+fn a_held_order_is_matched_later() {
+    let server = server("delayed=100%:300ms");
+    let client = Client::new(&server, 1);
+    for (salt, asked, last) in [
+        (1, "BUY FOK 5 for 10", "MATCHED"),
+        (2, "BUY GTC 5.3 for 10", "MATCHED"),
+        (3, "SELL FAK 5 for 2", "MATCHED"),
+    ] {
+        let placed = client.order(salt, asked).ok(200);
+        assert_eq!((&placed["status"], &placed["takingAmount"]), (&json!("delayed"), &json!("")));
+        let id = placed["orderID"].as_str().unwrap();
+        let status = || {
+            let order = client.get(&format!("/data/order/{id}")).ok(200);
+            order["status"].as_str().unwrap().to_owned()
+        };
+        let mut seen = status();
+        while seen == "DELAYED" {
+            seen = status();
+        }
+        assert_eq!(seen, last, "{asked}");
+    }
+    // What cannot match is not held.
+    let placed = client.order(4, "BUY GTC 4 for 10").ok(200);
+    assert_eq!(placed["status"], "live");
+}

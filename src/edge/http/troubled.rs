@@ -13,12 +13,14 @@ use super::app::ConnectionSlot;
 use super::call::{Answer, Call};
 use super::error::ClobError;
 use super::operation::{Access, Verb};
+use super::operations::clob::NOT_ENOUGH;
 use super::reply::Reply;
 use crate::rows::Party;
 use crate::trouble::{About, Subject, Trouble};
 use paperbourse_clob::order::OrderError;
 use paperbourse_clob::trouble::{Act, ActKind, Drawn, Kind, OrderAct, Scope};
 use paperbourse_core::ids::Timestamp;
+use paperbourse_core::money::Shares;
 
 /// The headers of an answer that says that a signer has used up its requests.
 const BUCKET: HeaderName = HeaderName::from_static("poly-ratelimit-bucket");
@@ -106,6 +108,7 @@ pub(super) async fn run(
     let status = match &answer {
         Ok(reply) => {
             asked.read_placed(&reply.body);
+            asked.mark_unsettled(trouble, call);
             reply.status.as_u16()
         }
         Err(error) => error.status.as_u16(),
@@ -220,6 +223,16 @@ impl Asked {
             let Placed { order_id, error_msg, error } = placed;
             sent.act.id = Some(order_id).filter(|id| !id.is_empty());
             sent.act.error = [error_msg, error].into_iter().find(|text| !text.is_empty());
+        }
+    }
+
+    /// Marks sales that were refused although the shares were bought.
+    fn mark_unsettled(&mut self, trouble: &Trouble, call: &Call<'_>) {
+        let Ok(account) = call.caller.account() else { return };
+        for Sent { act, .. } in &mut self.orders {
+            let is_refused = act.error.as_deref().is_some_and(|it| it.starts_with(NOT_ENOUGH));
+            let bought = || trouble.moved(account, Some(&act.token)).bought;
+            act.is_unsettled = is_refused && &*act.side == "SELL" && bought() > Shares::ZERO;
         }
     }
 

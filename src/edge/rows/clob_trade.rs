@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     CONFIRMED, MakerOrderRow, Party, Seconds, fee_rate_bps, hash_of, order_id, transaction_hash,
 };
+use crate::trouble::Stage;
 use paperbourse_clob::signature::address::{ADDRESS_BYTES, Address};
 use paperbourse_core::engine::fills::PastFill;
 use paperbourse_core::engine::fills::fill::Fill;
@@ -115,6 +116,16 @@ impl<'a> Half<'a> {
 }
 
 impl<'a> TradeRow<'a> {
+    /// Returns the row of a trade whose settlement is this far. Only a settled one has a
+    /// transaction.
+    pub(crate) fn in_stage(mut self, stage: Stage) -> Self {
+        if stage != Stage::Confirmed {
+            self.status = stage.status();
+            self.transaction_hash.clear();
+        }
+        self
+    }
+
     pub(crate) fn of(trade: &Trade<'a>, party: &Party<'a>) -> Self {
         let &Trade { order, part, token_id, outcome, fill, is_taker, .. } = trade;
         let (own, other) = (Half::own(trade, party), Half::made_up(trade));

@@ -36,6 +36,7 @@ use paperbourse_core::engine::key::Permission::{Read, Trade};
 
 pub(in crate::http) use auth::{l2_headers, names_wallet_key};
 pub use place::ClobOrders;
+pub(in crate::http) use place::NOT_ENOUGH;
 
 /// What an operation of the venue's interface returns.
 type Answer = Result<Reply, ClobError>;

@@ -4,6 +4,8 @@ use super::{Answer, Awaited, object, request};
 use crate::http::call::Call;
 use crate::http::error::{ClobError, ClobRefusal};
 use crate::http::json::write::JsonObject;
+use crate::trouble::Moved;
+use paperbourse_exchange::service::ServiceError;
 
 /// The venue's contracts that take orders, on either chain. Clients look up those that they trade
 /// with.
@@ -41,7 +43,10 @@ pub(super) async fn balance(call: &Call<'_>) -> Awaited {
         return Err(ClobError::INVALID_SIGNATURE_TYPE.into());
     }
     let micros = match request::parameter(call, "asset_type").as_deref() {
-        Some("COLLATERAL") => call.service().cash(&call.caller, call.context).await?.micros(),
+        Some("COLLATERAL") => {
+            let cash = call.service().cash(&call.caller, call.context).await?;
+            (cash - moved(call, None)?.cash).micros()
+        }
         Some("CONDITIONAL" | "CONDITIONAL-V2") => shares_micros(call).await?,
         _ => return Err(ClobError::INVALID_ASSET_TYPE.into()),
     };
@@ -58,5 +63,14 @@ pub(super) async fn balance(call: &Call<'_>) -> Awaited {
 /// Returns the shares of the outcome in the query, in millionths.
 async fn shares_micros(call: &Call<'_>) -> Result<i64, ClobRefusal> {
     let outcome = request::outcome(call, ClobError::NO_BOOK)?;
-    Ok(call.service().shares(&call.caller, &outcome, call.context).await?.micros())
+    let shares = call.service().shares(&call.caller, &outcome, call.context).await?;
+    let token_id = &outcome.market.info().outcomes[usize::from(outcome.outcome.0)].token_id;
+    let moved = moved(call, Some(token_id))?;
+    Ok((shares - moved.shares).micros())
+}
+
+/// Returns what trades have moved that are not settled: at the venue, balances do not show it yet.
+fn moved(call: &Call<'_>, token_id: Option<&str>) -> Result<Moved, ServiceError> {
+    let Some(trouble) = &call.app.trouble else { return Ok(Moved::default()) };
+    Ok(trouble.moved(call.caller.account()?, token_id))
 }

@@ -22,7 +22,7 @@ use paperbourse_core::ids::condition::ConditionId;
 use paperbourse_exchange::service::OnlyOrder;
 
 pub(super) use orders::{find, get as order, list as orders};
-pub(super) use trades::list as trades;
+pub(super) use trades::{Stages, list as trades};
 
 /// Maximum number of rows in a page, the venue's. Clients cannot choose it.
 const PAGE_ROWS: usize = 100;

@@ -5,23 +5,27 @@
 //! answer, also if it is sent as another type, which is not signed.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use hyper::StatusCode;
 use serde_json::value::RawValue;
 
-use super::list::find;
+use super::list::{Stages, find};
 use super::{Awaited, object, request};
 use crate::http::call::Call;
 use crate::http::error::{ClobError, ClobRefusal};
 use crate::http::json::write::{JsonObject, write_list, write_text};
 use crate::http::operations::orders::place::count_placed;
 use crate::http::reply::Reply;
+use crate::rows::clob_trade::Trade;
 use crate::rows::stage::Stage;
 use crate::rows::{Party, transaction_hash};
+use crate::trouble::{About, Stage as Settlement, Subject};
 use paperbourse_clob::order::{
     Caller, MarketFacts, MarketKind, OrderError, OrderSize, OrderTerms, OrderType, PostedOrder,
     Side as SignedSide, SignatureType, SignedOrder, Version,
 };
+use paperbourse_clob::trouble::Kind;
 use paperbourse_core::engine::command::{OrderNames, TradeOrder};
 use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::engine::order::payload::{NamedTimeInForce, NewOrder, PayloadFlaw};
@@ -44,6 +48,9 @@ pub struct ClobOrders {
     pub has_hashes: bool,
 }
 
+/// How the error of an order begins that needs more cash or shares.
+pub(in crate::http) const NOT_ENOUGH: &str = "not enough balance / allowance";
+
 /// Maximum number of orders in a list, whatever the caller's tier allows.
 const ORDERS_MAX: usize = 15;
 
@@ -55,8 +62,13 @@ pub(super) async fn place(call: &Call<'_>) -> Awaited {
     let signed = verify(call, &sent).await?;
     let placed = match &signed.terms {
         Ok(order) => {
+            require_settled(call, &signed, order).await?;
             let request = signed.request(order);
-            Some(call.service().place(&call.caller, request, call.context).await)
+            let (service, context) = (call.service(), call.context);
+            Some(match held_ms(call, &signed) {
+                0 => service.place(&call.caller, request, context).await,
+                held_ms => service.place_held(&call.caller, request, held_ms, context).await,
+            })
         }
         Err(_) => None,
     };
@@ -82,10 +94,14 @@ pub(super) async fn place_list(call: &Call<'_>) -> Awaited {
     let mut requests = Vec::with_capacity(entries.len());
     for entry in entries {
         let signed = verify(call, entry.get().as_bytes()).await;
-        if let Ok(signed) = &signed
-            && let Ok(order) = &signed.terms
+        let mut signed = signed.map_err(ClobRefusal::from);
+        if let Ok(placed) = &signed
+            && let Ok(order) = &placed.terms
         {
-            requests.push(signed.request(order));
+            match require_settled(call, placed, order).await {
+                Ok(()) => requests.push(placed.request(order)),
+                Err(refusal) => signed = Err(refusal),
+            }
         }
         orders.push(signed);
     }
@@ -99,7 +115,7 @@ pub(super) async fn place_list(call: &Call<'_>) -> Awaited {
                 let placed = placed.map(|placed| placed.map_err(ServiceError::from));
                 answer(call, &signed, placed).await
             }
-            Err(error) => Err(error.into()),
+            Err(refusal) => Err(refusal),
         });
     }
     let mut body = Vec::with_capacity(16 + 320 * answers.len());
@@ -116,9 +132,45 @@ pub(super) async fn place_list(call: &Call<'_>) -> Awaited {
     Ok(Reply::json(StatusCode::OK, body))
 }
 
+/// Returns for how long trouble on demand holds an order before it may match, in milliseconds.
+fn held_ms(call: &Call<'_>, signed: &Verified) -> u32 {
+    let Some(trouble) = &call.app.trouble else { return 0 };
+    let wallet = Party::of(call).wallet.to_string();
+    let address = Some(call.context.address);
+    let subject = Subject { name: &wallet, wallet: Some(&wallet), address };
+    let about = About { orders: &[&signed.id], token: Some(&signed.token_id) };
+    let drawn = trouble.draw(Kind::Delayed, subject, about, call.context.moment.now);
+    drawn.map_or(0, |drawn| drawn.length_ms)
+}
+
+/// Refuses a sale of shares whose purchase is not settled. An order that is known has its answer.
+async fn require_settled(
+    call: &Call<'_>,
+    signed: &Verified,
+    order: &NewOrder,
+) -> Result<(), ClobRefusal> {
+    let (Some(trouble), Side::Sell, Some(asked)) = (&call.app.trouble, order.side, order.quantity)
+    else {
+        return Ok(());
+    };
+    let account = call.caller.account()?;
+    let bought = trouble.moved(account, Some(&signed.token_id)).bought;
+    if bought == Shares::ZERO {
+        return Ok(());
+    }
+    let Some(shown) = request::find(call, &signed.token_id) else { return Ok(()) };
+    let shares = call.service().shares(&call.caller, &shown, call.context).await?;
+    let settled = shares - bought;
+    if asked <= settled || find(call, &signed.id).await?.is_some() {
+        return Ok(());
+    }
+    Err(ClobError::refused(not_enough(settled.micros(), asked.micros())).into())
+}
+
 /// An order that its wallet has signed.
 struct Verified {
     order: SignedOrder,
+    token_id: Arc<str>,
     /// The text of its id, under which the engine keeps it.
     id: String,
     /// The order in the engine's terms, or why a new order would be refused as it stands. The
@@ -144,7 +196,8 @@ fn verify_now(call: &Call<'_>, json: &[u8]) -> Result<Verified, ClobError> {
     let Party { owner, wallet } = Party::of(call);
     let order = posted.verify(&Caller { address: wallet, api_key: owner }, &market)?;
     let terms = terms(call, &order, &market, &shown);
-    Ok(Verified { id: order.id.to_string(), order, terms })
+    let token_id = info.outcomes[usize::from(shown.outcome.0)].token_id.clone();
+    Ok(Verified { id: order.id.to_string(), order, token_id, terms })
 }
 
 /// Returns the order in the engine's terms.
@@ -273,8 +326,8 @@ impl Verified {
 
 fn not_enough(balance_micros: i64, asked_micros: i64) -> String {
     format!(
-        "not enough balance / allowance: the balance is not enough -> balance: {balance_micros}, \
-         order amount: {asked_micros}"
+        "{NOT_ENOUGH}: the balance is not enough -> balance: {balance_micros}, order amount: \
+         {asked_micros}"
     )
 }
 
@@ -319,7 +372,11 @@ async fn answer(
             }
         }
     };
-    PlacedOrder::of(signed, &receipt)
+    let placed = PlacedOrder::of(signed, &receipt)?;
+    match &call.app.trouble {
+        Some(_) => placed.in_stage(call, signed, &receipt),
+        None => Ok(placed),
+    }
 }
 
 /// An order that is taken, as it was when it was placed.
@@ -327,6 +384,8 @@ struct PlacedOrder {
     id: String,
     /// What the account gave and got, in millionths, and its fills; `None` if it rests unmatched.
     matched: Option<Matched>,
+    /// Whether it is held before it may match.
+    is_held: bool,
 }
 
 struct Matched {
@@ -334,6 +393,8 @@ struct Matched {
     taking_micros: i64,
     order: OrderId,
     fills: RangeInclusive<u32>,
+    /// Whether its trades are settled, so that they have transactions.
+    is_settled: bool,
 }
 
 impl PlacedOrder {
@@ -346,22 +407,48 @@ impl PlacedOrder {
                 Side::Buy => (dollars, shares),
                 Side::Sell => (shares, dollars),
             };
-            Matched { making_micros, taking_micros, order, fills }
+            Matched { making_micros, taking_micros, order, fills, is_settled: true }
         });
         if matched.is_none() && stage.status() != OrderStatus::Pending {
             return Err(ClobError::refused(killed(signed.order.order_type).to_owned()).into());
         }
-        Ok(Self { id: signed.id.clone(), matched })
+        Ok(Self { id: signed.id.clone(), matched, is_held: receipt.is_delayed() })
+    }
+
+    /// Decides when the trade of an order that took liquidity is settled.
+    fn in_stage(
+        mut self,
+        call: &Call<'_>,
+        signed: &Verified,
+        receipt: &OrderReceipt,
+    ) -> Result<Self, ClobRefusal> {
+        let Some(matched) = &mut self.matched else { return Ok(self) };
+        let trade = Trade {
+            order: receipt.order,
+            part: 1,
+            market_id: &receipt.market_id,
+            token_id: &signed.token_id,
+            outcome: &receipt.outcome,
+            side: receipt.side,
+            fill: &receipt.fill,
+            client_order_id: receipt.client_order_id.as_deref(),
+            is_taker: true,
+        };
+        let stage = Stages::of(call, &Party::of(call))?.of_trade(&trade);
+        matched.is_settled = stage == Settlement::Confirmed;
+        Ok(self)
     }
 
     fn write(&self, call: &Call<'_>, body: &mut JsonObject<'_>) {
         body.text("errorMsg", "");
         body.text("orderID", &self.id);
-        if let Some(Matched { making_micros, taking_micros, order, fills }) = &self.matched {
+        if let Some(Matched { making_micros, taking_micros, order, fills, is_settled }) =
+            &self.matched
+        {
             body.decimal("takingAmount", *taking_micros);
             body.decimal("makingAmount", *making_micros);
             body.text("status", "matched");
-            if call.app.clob.has_hashes {
+            if call.app.clob.has_hashes && *is_settled {
                 write_list(body.value("transactionsHashes"), fills.clone(), |out, number| {
                     write_text(out, &transaction_hash(*order, number));
                 });
@@ -372,7 +459,7 @@ impl PlacedOrder {
         } else {
             body.text("takingAmount", "");
             body.text("makingAmount", "");
-            body.text("status", "live");
+            body.text("status", if self.is_held { "delayed" } else { "live" });
         }
         body.flag("success", true);
     }

@@ -7,10 +7,13 @@ use crate::http::operations::clob::{Awaited, request};
 use crate::http::operations::data::{read_trade_id, times_between};
 use crate::http::reply::Reply;
 use crate::rows::Party;
-use crate::rows::clob_trade::TradeRow;
+use crate::rows::clob_trade::{Trade, TradeRow};
+use crate::trouble::{Stage, Trouble};
 use paperbourse_clob::signature::address::Address;
 use paperbourse_clob::signature::wallets::Wallets;
 use paperbourse_core::engine::fills::{FillCursor, FillFilter};
+use paperbourse_core::ids::{AccountId, Timestamp};
+use paperbourse_exchange::service::ServiceError;
 
 /// The parameters that name a party of the trades. A client sends the last two in place of the
 /// first.
@@ -26,9 +29,38 @@ pub(in crate::http::operations::clob) async fn list(call: &Call<'_>) -> Awaited 
     let is_one = filter.part_of.is_some();
     let service = call.service();
     let found = service.fill_history(&call.caller, filter, from, limit, call.context).await?;
-    let rows = found.fills.iter().map(|past| TradeRow::of(&past.into(), &party)).collect();
+    let stages = Stages::of(call, &party)?;
+    let rows = found.fills.iter().map(|past| {
+        let trade = past.into();
+        TradeRow::of(&trade, &party).in_stage(stages.of_trade(&trade))
+    });
+    let rows = rows.collect();
     let next = found.next.filter(|_| !is_one).map(|next| next.before.to_string());
     Ok(Reply::ok(&Page::new(rows, next)))
+}
+
+/// How far the settlement of the caller's trades is.
+pub(in crate::http::operations::clob) struct Stages<'a> {
+    trouble: Option<(&'a Trouble, AccountId, String)>,
+    now: Timestamp,
+}
+
+impl<'a> Stages<'a> {
+    pub(in crate::http::operations::clob) fn of(
+        call: &Call<'a>,
+        party: &Party<'_>,
+    ) -> Result<Self, ServiceError> {
+        let now = call.context.moment.now;
+        let Some(trouble) = &call.app.trouble else { return Ok(Self { trouble: None, now }) };
+        let account = call.caller.account()?;
+        Ok(Self { trouble: Some((trouble, account, party.wallet.to_string())), now })
+    }
+
+    pub(in crate::http::operations::clob) fn of_trade(&self, trade: &Trade<'_>) -> Stage {
+        self.trouble.as_ref().map_or(Stage::Confirmed, |(trouble, account, wallet)| {
+            trouble.stage((*account, wallet), trade, self.now)
+        })
+    }
 }
 
 #[derive(PartialEq, Eq, Debug)]
@@ -77,7 +109,7 @@ mod tests {
     use paperbourse_clob::signature::address::ADDRESS_BYTES;
     use paperbourse_core::engine::fills::fill::Fill;
     use paperbourse_core::engine::fills::{FillRow, PastFill};
-    use paperbourse_core::ids::{OrderId, Timestamp};
+    use paperbourse_core::ids::OrderId;
     use paperbourse_core::market::book::Side;
     use paperbourse_core::money::{FeeRate, Shares, Usd};
 
