@@ -17,7 +17,7 @@ const NO_USER: &str = r#"{"error":"required query param 'user' not provided"}"#;
 const NOBODY: &str = "0x00000000000000000000000000000000deadbeef";
 
 /// All paths that ask for a user.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 13] = [
     "/positions",
     "/closed-positions",
     "/value",
@@ -30,6 +30,7 @@ const PATHS: [&str; 12] = [
     "/v2/value",
     "/v2/user-pnl",
     "/v2/user-stats",
+    "/v2/user-volume",
 ];
 
 impl Client<'_> {
@@ -90,7 +91,7 @@ fn each_wallet_of_a_signer_shows_what_it_has_traded() {
     let read = |path: &str, address: &str| {
         let text = server().get(format!("{path}?user={address}")).text;
         let lower = address.to_lowercase();
-        assert!(text.contains(&lower), "{path} {text}");
+        assert_eq!(text.contains(&lower), path != "/v2/user-volume", "{path} {text}");
         let text = text.replace(&lower, "[wallet]");
         let times = ["timestamp", "first_entry_at", "last_event_at", "join_date"];
         times.iter().fold(text, |text, field| named(&text, field, "[time]"))
@@ -126,6 +127,10 @@ fn an_unknown_user_has_nothing() {
                 assert_eq!(answer, json!({"data": {"proxy_wallet": NOBODY, "value": 0}}));
             }
             "/v2/user-stats" => assert_eq!(answer, json!({"data": null})),
+            "/v2/user-volume" => {
+                let nothing = json!({"volume": 0, "volume_usdc": 0, "trade_count": 0});
+                assert_eq!(answer, json!({ "data": nothing }));
+            }
             "/v2/user-pnl" => {
                 assert_eq!(wallet(answer["data"].clone(), "proxy_wallet")["points"], json!([]));
             }
@@ -157,8 +162,117 @@ fn an_unknown_user_has_nothing() {
         let refused = server().get(format!("{target}&user={NOBODY}"));
         assert_eq!((refused.status, refused.json()), (400, json!({ "error": text })), "{target}");
     }
-    assert_eq!(server().get("/v1/builders/leaderboard").ok(200), json!([]));
+}
+
+/// What this server has not, or does not tell, is empty rather than unknown.
+#[test]
+fn there_are_no_leaders_builders_and_combos() {
+    let pagination = json!({"has_more": false, "next_cursor": null});
+    let market = format!("market={PLAIN}&condition_id={PLAIN}");
+    for path in ["/holders", "/oi", "/v1/leaderboard", "/v1/builders/leaderboard"] {
+        assert_eq!(server().get(format!("{path}?{market}")).ok(200), json!([]), "{path}");
+    }
     assert_eq!(server().get("/v1/builders/volume").ok(200), json!([]));
+    for path in ["/v2/oi", "/v2/resolutions", "/v2/builders/volume"] {
+        assert_eq!(server().get(format!("{path}?{market}")).ok(200), json!({"data": []}), "{path}");
+    }
+    for path in [
+        "/v2/holders",
+        "/v2/leaderboard",
+        "/v2/biggest-winners",
+        "/v2/builders/leaderboard",
+        "/v2/activity/combos",
+        "/v2/positions/combos",
+    ] {
+        let expected = json!({"data": [], "pagination": pagination});
+        assert_eq!(server().get(format!("{path}?{market}")).ok(200), expected, "{path}");
+    }
+    let standing = server().get(format!("/v2/leaderboard?user={NOBODY}")).ok(200);
+    assert_eq!(standing, json!({"data": null}));
+}
+
+#[test]
+fn tokens_name_their_markets() {
+    let read = |query: &str| server().get(format!("/v2/tokens?{query}"));
+    let [yes, no] = [token_id(0, 0), token_id(0, 1)];
+    let row = |token: &str, opposite: &str, index: u64, outcome: &str| {
+        json!({
+            "token_id": token, "condition_id": PLAIN, "structural_condition_id": null,
+            "module": "v1_ctf", "outcome_index": index, "clob_index": index, "outcome": outcome,
+            "opposite_token_id": opposite, "resolved": false, "final_price": null,
+            "title": "Does invented thing 0 happen?", "market_slug": "invented-market-0",
+            "closed": false, "neg_risk": false, "neg_risk_market_id": null,
+            "question_index": null, "event_id": 55, "event_slug": "first-things",
+        })
+    };
+    let both = json!({"data": [row(&yes, &no, 0, "Yes"), row(&no, &yes, 1, "No")]});
+    assert_eq!(read(&format!("token_id={yes},1,{no}")).ok(200), both);
+    assert_eq!(read(&format!("condition={PLAIN}")).ok(200), both);
+    assert_eq!(read("token_id=1").ok(200), json!({"data": []}));
+    let many = |name: &str, count: usize| format!("{name}={}", vec![PLAIN; count].join(","));
+    for query in [
+        String::new(),
+        format!("token_id={yes}&condition={PLAIN}"),
+        many("token_id", 51),
+        many("condition", 11),
+    ] {
+        assert_eq!(read(&query).status, 400, "{query}");
+    }
+    assert_eq!(read(&many("condition", 10)).ok(200)["data"].as_array().unwrap().len(), 20);
+}
+
+#[test]
+fn events_have_the_volumes_of_their_markets() {
+    let event = server().get("/gamma/events/55").ok(200);
+    let markets = event["markets"].as_array().unwrap();
+    let of_markets = |name: &str, value: &str| -> Vec<Value> {
+        let rows = markets.iter().filter(|market| !market["volumeNum"].is_null());
+        rows.map(|it| json!({name: it["conditionId"], value: it["volumeNum"]})).collect()
+    };
+    let volume = &event["volume"];
+    assert!(micros(volume) > 0, "{event}");
+    let expected = json!([{"total": volume, "markets": of_markets("market", "value")}]);
+    assert_eq!(server().get("/live-volume?id=55").ok(200), expected);
+    let conditions = of_markets("condition_id", "taker_volume");
+    let expected = json!({"data": {"taker_volume_total": volume, "conditions": conditions}});
+    assert_eq!(server().get("/v2/live-volume?event_id=55,56").ok(200), expected);
+    assert_eq!(server().get("/live-volume?id=56").ok(200), json!([]));
+    let many = vec!["55"; 21].join(",");
+    for query in ["/live-volume", "/v2/live-volume?id=55", &format!("/live-volume?id={many}")] {
+        assert_eq!(server().get(query).status, 400, "{query}");
+    }
+}
+
+/// Prices are those of the order book's interface, also page by page and up to a moment.
+#[test]
+fn prices_are_read_in_pages() {
+    let token = token_id(0, 0);
+    let read = |query: &str| server().get(format!("/v2/prices-history?token_id={token}{query}"));
+    let clob = server().get(format!("/prices-history?market={token}&interval=max")).ok(200);
+    let clob: Vec<Value> = clob["history"].as_array().unwrap().clone();
+    assert!(!clob.is_empty());
+    let (mut walked, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = read(&format!("&interval=max&limit=1{cursor}")).ok(200);
+        let [row] = &page["data"].as_array().unwrap()[..] else { panic!("{page}") };
+        walked.push(json!({"t": row["timestamp"], "p": row["price"]}));
+        let Some(next) = page["pagination"]["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    // The newest price may be another one by now.
+    let older = clob.len() - 1;
+    assert_eq!(walked[..older], clob[..older]);
+    assert!(walked.len() > older);
+    let first = &clob[0];
+    let at = first["t"].as_u64().unwrap();
+    let only = read(&format!("&as_of={at}")).ok(200)["data"].clone();
+    let price = &first["p"];
+    assert_eq!(only, json!([{"timestamp": at, "price": price, "resolution_seconds": 0}]));
+    let before = read(&format!("&start=1&end={}", at - 1_000_000_000)).ok(200);
+    assert_eq!(before["data"], json!([]));
+    for query in ["", "&interval=1y", "&interval=max&start=1", "&interval=max&cursor=x"] {
+        assert_eq!(read(query).status, 400, "{query}");
+    }
 }
 
 #[test]
@@ -234,6 +348,14 @@ fn lists_are_filtered_sorted_and_cut() {
     ] {
         let page = client.read("/v2/positions", query);
         assert_eq!(fields(page["data"].clone(), "current_size"), expected, "{query}");
+    }
+    for (query, volume, dollars, count) in [
+        ("", json!(43.5), json!(21.96), 4),
+        ("&start=1000000000", json!(43.5), json!(21.96), 4),
+        ("&end=1000000000", json!(0), json!(0), 0),
+    ] {
+        let expected = json!({"volume": volume, "volume_usdc": dollars, "trade_count": count});
+        assert_eq!(client.read("/v2/user-volume", query)["data"], expected, "{query}");
     }
     let only = client.read("/value", &market);
     let rows = client.read("/positions", &market);

@@ -62,7 +62,7 @@ const ORDER_ERRORS: [&str; 13] = [
 ];
 
 /// The table, searched from the top, after [`super::OPERATIONS`].
-pub static CLOB: [Operation; 88] =
+pub static CLOB: [Operation; 105] =
     [
         get("/book", books::get),
         get("/price", prices::price),
@@ -154,8 +154,25 @@ pub static CLOB: [Operation; 88] =
         public("/v2/value", later(|call| Box::pin(data::value_v2(call)))),
         public("/v2/user-pnl", later(|call| Box::pin(data::user_pnl(call)))),
         public("/v2/user-stats", later(|call| Box::pin(data::user_stats(call)))),
+        public("/v2/user-volume", later(|call| Box::pin(data::user_volume(call)))),
+        get("/v2/tokens", data::tokens),
+        get("/v2/prices-history", data::prices),
+        get("/live-volume", data::live_volume),
+        get("/v2/live-volume", data::live_volume_v2),
+        get("/holders", unused::empty_list),
+        get("/v2/holders", data::no_page),
+        get("/oi", unused::empty_list),
+        get("/v2/oi", data::no_rows),
+        get("/v2/resolutions", data::no_rows),
+        get("/v1/leaderboard", unused::empty_list),
+        get("/v2/leaderboard", data::no_leaders),
+        get("/v2/biggest-winners", data::no_page),
+        get("/v2/activity/combos", data::no_page),
+        get("/v2/positions/combos", data::no_page),
         get("/v1/builders/leaderboard", unused::empty_list),
         get("/v1/builders/volume", unused::empty_list),
+        get("/v2/builders/leaderboard", data::no_page),
+        get("/v2/builders/volume", data::no_rows),
         get("/auth/validate-readonly-api-key", unused::no_such_keys),
         signed(Get, "/auth/builder-api-key", Run::Clob(unused::empty_list)),
         signed(Post, "/auth/builder-api-key", Run::Clob(unused::no_such_keys)),

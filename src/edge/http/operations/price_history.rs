@@ -99,7 +99,7 @@ fn read_history(mut query: Query<'_>) -> Result<HistoryQuery<'_>, ApiError> {
 }
 
 /// Returns the period that an `interval` stands for; `None` if it is invalid.
-fn last(interval: &str) -> Option<Period> {
+pub(in crate::http) fn last(interval: &str) -> Option<Period> {
     match interval {
         "1h" => Some(Period::Last(HOUR)),
         "6h" => Some(Period::Last(6 * HOUR)),

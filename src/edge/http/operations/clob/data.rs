@@ -11,12 +11,14 @@ mod facts;
 mod holdings;
 mod pnl;
 mod position_rows;
+mod references;
 mod request;
 mod trade_rows;
 mod walk;
 
 use hyper::StatusCode;
 
+use self::request::Parameters;
 use crate::http::call::Call;
 use crate::http::error::{ClobError, ClobRefusal};
 use crate::http::json::write::{JsonObject, write_list};
@@ -27,7 +29,8 @@ use paperbourse_core::money::div_half_even;
 
 pub(super) use activity::{activity, activity_v2, trades, trades_v2};
 pub(super) use holdings::{closed_positions, positions, positions_v2, traded, value, value_v2};
-pub(super) use pnl::{user_pnl, user_stats};
+pub(super) use pnl::{user_pnl, user_stats, user_volume};
+pub(super) use references::{live_volume, live_volume_v2, prices, tokens};
 
 /// The index of an outcome that nobody can name, the venue's.
 const NO_INDEX: u64 = 999;
@@ -77,6 +80,38 @@ fn page<T>(
     pagination.end();
     body.end();
     Reply::json(StatusCode::OK, out)
+}
+
+/// Answers with a whole list in `data`.
+fn rows<T>(
+    rows: impl IntoIterator<Item = T>,
+    row_bytes: usize,
+    write: impl FnMut(&mut Vec<u8>, T),
+) -> Reply {
+    let rows = rows.into_iter();
+    let mut out = Vec::with_capacity(16 + row_bytes * rows.size_hint().0);
+    let mut body = JsonObject::new(&mut out);
+    write_list(body.value("data"), rows, write);
+    body.end();
+    Reply::json(StatusCode::OK, out)
+}
+
+/// Answers with a list in `data` that has no rows.
+pub(super) fn no_rows(_: &Call<'_>) -> super::Answer {
+    Ok(rows([(); 0], 0, |_, ()| {}))
+}
+
+/// Answers with a page that has no rows.
+pub(super) fn no_page(_: &Call<'_>) -> super::Answer {
+    Ok(page([(); 0], 0, None, |_, ()| {}))
+}
+
+/// Answers with a page of the best traders, of whom there are none; with `user`, with its place,
+/// which is null.
+pub(super) fn no_leaders(call: &Call<'_>) -> super::Answer {
+    let user = Parameters(call.head.uri.query()).text("user");
+    let nowhere = || Reply::json(StatusCode::OK, b"{\"data\":null}".to_vec());
+    user.map_or_else(|| no_page(call), |_| Ok(nowhere()))
 }
 
 /// Answers with an object in `data`.

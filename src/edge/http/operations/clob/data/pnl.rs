@@ -5,6 +5,7 @@ use hyper::StatusCode;
 use super::holdings::{Holding, holdings};
 use super::position_rows::seconds;
 use super::request::Parameters;
+use super::walk::{Filter, Place, Walk};
 use super::{User, data};
 use crate::http::call::Call;
 use crate::http::error::ClobRefusal;
@@ -113,6 +114,28 @@ pub(in crate::http::operations::clob) async fn user_stats(call: &Call<'_>) -> Aw
         let mut point = JsonObject::new(body.value("all_time_pnl"));
         Sums::of(&holdings).write(call, &mut point);
         point.end();
+    }))
+}
+
+/// Returns how much a user has traded in a period, as far as its fills are kept.
+pub(in crate::http::operations::clob) async fn user_volume(call: &Call<'_>) -> Awaited {
+    let user = User::of(call).await?;
+    let period = Parameters(call.head.uri.query()).period()?;
+    let [mut shares_micros, mut dollars_micros] = [0_i64; 2];
+    let mut count = 0;
+    if let Some(account) = user.account {
+        let filter = Filter { has_trades: true, period, ..Filter::default() };
+        let mut walk = Walk::begin(call, account, filter, Place::START).await?;
+        while let Some(trade) = walk.next().await? {
+            shares_micros = shares_micros.saturating_add(trade.shares_micros());
+            dollars_micros = dollars_micros.saturating_add(trade.dollars_micros());
+            count += 1;
+        }
+    }
+    Ok(data(|body| {
+        body.number("volume", shares_micros);
+        body.number("volume_usdc", dollars_micros);
+        body.integer("trade_count", count);
     }))
 }
 

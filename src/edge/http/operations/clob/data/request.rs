@@ -84,13 +84,22 @@ impl<'a> Parameters<'a> {
         Ok(Part { offset, limit })
     }
 
-    fn whole(self, name: &str) -> Result<Option<usize>, ClobError> {
+    /// Reads a whole number, at least 0.
+    pub(super) fn whole(self, name: &str) -> Result<Option<usize>, ClobError> {
         let Some(text) = self.text(name) else { return Ok(None) };
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(ClobError::INVALID_PAYLOAD);
         }
         // Longer numbers are beyond every bound.
         Ok(Some(text.parse().unwrap_or(usize::MAX)))
+    }
+
+    /// Reads a list whose entries are separated by commas, in the first of these parameters that is
+    /// there.
+    pub(super) fn list(self, names: &[&str]) -> Vec<Box<str>> {
+        let text = names.iter().find_map(|name| self.text(name)).unwrap_or_default();
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        parts.map(Box::from).collect()
     }
 
     /// Reads an amount in millionths, at least 0.
@@ -137,16 +146,11 @@ impl<'a> Parameters<'a> {
 
     /// Reads the markets. The parameters have the names of the first or the second version.
     pub(super) fn selection(self) -> Result<Selection, ClobError> {
-        let list = |names: &[&str]| {
-            let text = names.iter().find_map(|name| self.text(name)).unwrap_or_default();
-            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-            parts.map(Box::from).collect::<Vec<Box<str>>>()
-        };
-        let markets = list(&["market", "condition_id", "condition"]);
+        let markets = self.list(&["market", "condition_id", "condition"]);
         if markets.iter().any(|id| !is_condition(id)) {
             return Err(ClobError::INVALID_MARKET);
         }
-        let events = list(&["eventId", "event_id"]);
+        let events = self.list(&["eventId", "event_id"]);
         let title = self.text("title").map(|text| text.to_lowercase().into());
         Ok(Selection { markets, events, title })
     }
