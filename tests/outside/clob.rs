@@ -1,6 +1,7 @@
-//! Polymarket's own clients, unchanged, against the real server with `--clob on`: every method that
-//! asks it. Each script runs in two halves, between which the server is killed: what the first one
-//! was given works in the second. `.ci/clob` installs the clients.
+//! Polymarket's own clients, unchanged, against the real server with `--clob on`: every public
+//! method, except those for what this server has not, each of which fails. Each script runs in two
+//! halves, between which the server is killed: what the first one was given works in the second.
+//! `.ci/clob` installs the clients.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,27 +87,27 @@ fn run_node(package: &str, count_min: usize) {
 
 #[test]
 fn py_clob_client_v2_works() {
-    run_python("with_py_clob_client_v2.py", 70);
+    run_python("with_py_clob_client_v2.py", 73);
 }
 
 #[test]
 fn py_clob_client_works() {
-    run_python("with_py_clob_client.py", 57);
+    run_python("with_py_clob_client.py", 63);
 }
 
 #[test]
 fn polymarket_client_works() {
-    run_python("with_polymarket_client.py", 55);
+    run_python("with_polymarket_client.py", 102);
 }
 
 #[test]
 fn clob_client_v2_works() {
-    run_node("@polymarket/clob-client-v2", 69);
+    run_node("@polymarket/clob-client-v2", 76);
 }
 
 #[test]
 fn clob_client_works() {
-    run_node("@polymarket/clob-client", 66);
+    run_node("@polymarket/clob-client", 70);
 }
 
 /// Runs a script against a server that `start` starts. It has to print at least this number.
@@ -131,7 +132,7 @@ fn the_catalogue_is_read_with_each_filter() {
     let counts = output_of(python.arg(folder().join("catalogue.py")).arg(host(&server)));
     let counts = counts.split_whitespace().map(|count| count.parse().unwrap());
     let [compared, filters] = counts.collect::<Vec<usize>>()[..] else { panic!("no counts") };
-    assert!(compared >= 900 && filters >= 75, "{compared} {filters}");
+    assert!(compared >= 1_150 && filters >= 75, "{compared} {filters}");
 }
 
 /// Books that are kept from frames of the market socket, raw ones and those of a client, have the
@@ -151,7 +152,7 @@ fn a_client_is_told_of_its_orders() {
 /// What a wallet has traded is read by the strict models of a client, by each name of the wallet.
 #[test]
 fn polymarket_client_reads_the_data_api() {
-    check_count("data.py", |data| start(data, "when-asked"), 250);
+    check_count("data.py", |data| start(data, "when-asked"), 375);
 }
 
 /// Not in CI, because this client takes minutes to build.

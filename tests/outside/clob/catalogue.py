@@ -15,6 +15,16 @@ from polymarket import PublicClient
 from polymarket._internal.environment import PRODUCTION_CONFIG, create_environment
 from polymarket.errors import RequestRejectedError
 
+from shared import Calls
+
+# What this script calls of the client, all of it.
+METHODS = set("""
+    get_comment_thread get_event get_event_live_volume get_event_tags get_market get_market_tags
+    get_order_book get_public_profile get_related_tag_resources get_related_tags get_series
+    get_sports get_sports_market_types get_tag get_token_references list_comments
+    list_comments_by_user_address list_events list_markets list_series list_tags list_teams search
+""".split())
+
 HEX = "0x" + "1" * 62 + "00"
 
 # Values for filters by what the server does not know, which find nothing.
@@ -183,6 +193,35 @@ def check_events(client, markets):
     return events
 
 
+def check_tokens(client, markets):
+    """What the Data API says of tokens is in the catalogue."""
+    for market in markets:
+        sides = [market.outcomes.yes, market.outcomes.no]
+        ids = [it.token_id for it in sides]
+        rows = client.get_token_references(asset_ids=[*ids, "1"])
+        of_market = client.get_token_references(condition_ids=market.condition_id)
+        Count.same(rows, of_market, "by market")
+        Count.same([row.asset_id for row in rows], ids, "tokens")
+        Count.same([row.opposite_asset_id for row in rows], ids[::-1], "opposite tokens")
+        for index, (row, side) in enumerate(zip(rows, sides, strict=True)):
+            Count.same((row.outcome_index, row.outcome), (index, side.label), "outcome")
+            names = (row.condition_id, row.title, row.market_slug)
+            Count.same(names, (market.condition_id, market.question, market.slug), "names")
+            flags = (row.closed, row.neg_risk)
+            Count.same(flags, (market.state.closed, market.state.neg_risk), "flags")
+            Count.same(row.final_price is not None, row.resolved, "payout")
+            if row.resolved:
+                Count.same(row.final_price, side.price, "payout")
+    Count.same(client.get_token_references(asset_ids="1"), (), "an unknown token")
+
+
+def check_volumes(client, events):
+    """The venue has no event with a number that the client takes, so none is found."""
+    assert not [it for it in events if it.id.isdecimal() and int(it.id) < 2**31], events
+    answer = client.get_event_live_volume(event_ids=[1, 2_000_000_000])
+    Count.same((answer.taker_volume_total, answer.markets), (0, ()), "volume")
+
+
 def check_filters(method, items, selecting):
     """Each filter on its own: `selecting` has a value, and whether it selects an item."""
     name = method.__name__
@@ -343,15 +382,22 @@ def check_empty(client):
 
 
 def main(host):
-    config = dataclasses.replace(PRODUCTION_CONFIG, clob_url=host, gamma_url=f"{host}/gamma")
-    with PublicClient(environment=create_environment(name="paper", config=config)) as client:
+    addresses = {"clob_url": host, "gamma_url": f"{host}/gamma", "data_url": host}
+    config = dataclasses.replace(PRODUCTION_CONFIG, **addresses)
+    called = set()
+    with PublicClient(environment=create_environment(name="paper", config=config)) as public:
+        client = Calls(public, called)
         markets = check_markets(client, host)
         events = check_events(client, markets)
         check_selecting(client, markets, events)
         check_order(client)
         check_search(client, events)
         check_empty(client)
+        check_tokens(client, markets)
+        check_volumes(client, events)
+    assert called == METHODS, called ^ METHODS
     print(Count.compared, len(Count.filters))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

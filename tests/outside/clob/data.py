@@ -5,11 +5,22 @@ reads.
 
 import dataclasses
 import sys
+from datetime import timedelta
 from decimal import Decimal
 
 import trading
 from polymarket import PublicClient, SecureClient
 from polymarket._internal.environment import PRODUCTION_CONFIG, create_environment
+
+from shared import Calls
+
+# What this script calls of the client, all of it.
+METHODS = set("""
+    get_builder_volumes get_midpoint get_open_interests get_portfolio_value get_resolutions
+    get_trader_leaderboard_standing get_user_pnl get_user_stats get_user_volume list_activity
+    list_biggest_winners list_builder_leaderboard list_combo_activity list_combo_positions
+    list_market_holders list_positions list_price_history list_trader_leaderboard list_trades
+""".split())
 
 START = 1_000_000_000
 NOBODY = "0x" + "0" * 32 + "deadbeef"
@@ -140,6 +151,72 @@ def check_positions(reads, user, outcomes, activity):
     return rows
 
 
+def check_volume(reads, user, activity):
+    """How much was traded, of which a part is in a part of the time."""
+    for filters, rows in [
+        ({}, activity),
+        ({"start": START}, activity),
+        ({"end": START}, []),
+        ({"full_history": True}, activity),
+    ]:
+        volume = reads.one("get_user_volume", user=user, **filters)
+        shares = sum(row.shares for row in rows)
+        dollars = sum(row.amount for row in rows)
+        assert (volume.volume, volume.volume_usdc) == (shares, dollars), (filters, volume)
+        assert volume.trade_count == len(rows), (filters, volume)
+
+
+def check_prices(reads, outcomes):
+    """The venue stands still, so that all prices of an outcome are the present one."""
+    for outcome in outcomes:
+        mid = reads.one("get_midpoint", asset_id=outcome.token)
+        [*_, last] = points = reads.rows(
+            "list_price_history", asset_id=outcome.token, interval="max"
+        )
+        assert {(point.price, point.resolution_seconds) for point in points} == {(mid, 60)}, points
+        times = [point.timestamp for point in points]
+        assert times == sorted(set(times)), points
+        for filters in [
+            *({"interval": it} for it in ["all", "1m", "1w", "1d", "6h", "1h"]),
+            {"start": last.timestamp - timedelta(days=1)},
+            {"start": last.timestamp - timedelta(days=1), "end": last.timestamp},
+        ]:
+            found = reads.rows("list_price_history", asset_id=outcome.token, **filters)
+            assert found[-1] == last, (filters, found)
+        wide = reads.rows(
+            "list_price_history", asset_id=outcome.token, interval="max", bucket_seconds=3600
+        )
+        assert {point.resolution_seconds for point in wide} == {3600}, wide
+        reads.count += 1
+        asked = {"asset_id": outcome.token, "as_of": last.timestamp + timedelta(seconds=1)}
+        [point] = reads.client.list_price_history(**asked).iter_items()
+        assert (point.price, point.resolution_seconds) == (mid, 0), point
+    assert reads.rows("list_price_history", asset_id="1", interval="max") == []
+
+
+def check_absent(reads, outcomes):
+    """What this server has not, or does not tell."""
+    markets = [outcome.condition for outcome in outcomes]
+    assert reads.one("get_open_interests") == ()
+    assert reads.one("get_open_interests", condition_ids=markets) == ()
+    assert reads.rows("list_market_holders", condition_ids=markets, min_balance=1) == []
+    assert reads.rows("list_market_holders", condition_ids=markets[0], include_pnl=True) == []
+    for filters in [{"question_id": "x"}, {"condition_ids": markets}, {"event_ids": [1]}]:
+        assert reads.one("get_resolutions", **filters) == ()
+    for window in [None, "day", "week", "month", "all"]:
+        for sort_by in [None, "PNL", "VOLUME"]:
+            assert reads.rows("list_trader_leaderboard", window=window, sort_by=sort_by) == []
+        for user in trading.WALLETS:
+            standing = {"user": user, "window": window}
+            assert reads.one("get_trader_leaderboard_standing", **standing) is None
+        assert reads.rows("list_biggest_winners", window=window) == []
+        assert reads.rows("list_builder_leaderboard", window=window) == []
+        assert reads.one("get_builder_volumes", interval=window, bucket_limit=7) == ()
+    for user in trading.WALLETS:
+        assert reads.rows("list_combo_activity", user=user) == []
+        assert reads.rows("list_combo_positions", user=user) == []
+
+
 def check_sums(reads, user, positions):
     stats = reads.one("get_user_stats", user=user)
     assert (stats.traded_market_count, stats.views) == (2, 0), stats
@@ -159,6 +236,7 @@ def check_nobody(reads):
     for name in ["list_trades", "list_activity", "list_positions"]:
         assert reads.rows(name, user=NOBODY) == []
     assert reads.one("get_portfolio_value", user=NOBODY).value == 0
+    assert reads.one("get_user_volume", user=NOBODY).trade_count == 0
     assert reads.one("get_user_stats", user=NOBODY) is None
     assert reads.one("get_user_pnl", user=NOBODY).points == ()
 
@@ -169,13 +247,19 @@ def main():
     environment = create_environment(name="paper", config=config)
     outcomes = trading.outcomes(host)
     trade(host, environment, outcomes)
-    reads = Reads(PublicClient(environment))
+    called = set()
+    reads = Reads(Calls(PublicClient(environment), called))
     for user in trading.WALLETS:
         activity = check_trades(reads, user, outcomes)
         positions = check_positions(reads, user, outcomes, activity)
         check_sums(reads, user, positions)
+        check_volume(reads, user, activity)
     check_nobody(reads)
+    check_prices(reads, outcomes)
+    check_absent(reads, outcomes)
+    assert called == METHODS, called ^ METHODS
     print(reads.count)
 
 
-main()
+if __name__ == "__main__":
+    main()

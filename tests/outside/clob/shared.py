@@ -3,7 +3,8 @@ the server is killed, and the checks that the older clients can make in the same
 
 `SCRIPT HOST` runs the first half, and prints what the second needs to know; `SCRIPT HOST KNOWN`
 runs the second, and prints the number of methods that were called. A new version of a client with a
-method that is neither called nor left out for a reason fails there.
+method that is neither called nor left out for a reason fails there. Requests for quotes (RFQ) are
+the `rfq` of a client; this server has none.
 
 The venue of the server stands still, so that answers can be compared value by value.
 """
@@ -16,11 +17,6 @@ import sys
 import time
 import uuid
 from decimal import Decimal
-
-# Why some methods are not called here.
-COMPUTES = "asks no server"
-ELSEWHERE = "asks another server of Polymarket's than the order book's"
-CHAIN = "sends transactions to a chain"
 
 # The cash of a new account, in millionths of a dollar.
 CASH = 1_000_000_000
@@ -46,8 +42,13 @@ class Calls:
         return getattr(self._client, name)
 
 
-def run(first, second, client_class, left_out):
-    """Runs the half that the arguments ask for. `left_out` has the methods of each reason."""
+def public(it):
+    return {name for name, _ in inspect.getmembers(it) if not name.startswith("_")}
+
+
+def run(first, second, client_class, package, elsewhere=frozenset(), left_out=frozenset()):
+    """Runs the half that the arguments ask for. All public methods of the client and all functions
+    of its package have to be called, here or elsewhere, except those that are left out."""
     host, *known = sys.argv[1:]
     if not known:
         called = set()
@@ -55,10 +56,11 @@ def run(first, second, client_class, left_out):
         print(json.dumps({"known": known, "called": sorted(called)}))
         return
     known = json.loads(known[0])
-    called = set(known["called"])
+    called = set(known["called"]) | elsewhere
     second(host, known["known"], called)
-    methods = {name for name, _ in inspect.getmembers(client_class) if not name.startswith("_")}
-    left_out = {name for names in left_out.values() for name in names.split()}
+    methods = public(client_class)
+    functions = inspect.getmembers(package, inspect.isfunction)
+    methods |= {name for name, _ in functions if not name.startswith("_")}
     assert not methods - called - left_out, f"not called: {sorted(methods - called - left_out)}"
     assert left_out <= methods, f"not there: {sorted(left_out - methods)}"
     assert not left_out & called, f"called: {sorted(left_out & called)}"
@@ -81,6 +83,14 @@ def refusal(failure, call):
     except failure as error:
         return error
     raise AssertionError(f"not refused: {answer}")
+
+
+def check_rfq(client, failure):
+    """What asks for quotes, as far as it needs no argument, is not there."""
+    for name in ["get_rfq_requests", "get_rfq_requester_quotes", "get_rfq_quoter_quotes",
+                 "get_rfq_best_quote", "rfq_config"]:
+        error = refusal(failure, getattr(client.rfq, name))
+        assert error.status_code == 404, (name, error)
 
 
 def check_credentials(api_key, secret, passphrase):

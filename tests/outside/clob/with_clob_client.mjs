@@ -3,7 +3,10 @@
 // are those that `shared.py` describes; so is the server. `orders.mjs` trades.
 
 import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 
 import { KEY, Trader, WALLETS } from "./orders.mjs";
 
@@ -11,25 +14,10 @@ const require = createRequire(`${process.env.MODULES}/`);
 const load = (name) => import(require.resolve(name));
 
 const [name, host, known] = process.argv.slice(2);
-const { ApiError, AssetType, ClobClient, OrderType, Side, getContractConfig } = await load(name);
+const library = await load(name);
+const { ApiError, AssetType, ClobClient, OrderType, RfqClient, Side } = library;
 const { Wallet } = await load("@ethersproject/wallet");
 const isOld = name === "@polymarket/clob-client";
-
-const PRIVATE = "is private in TypeScript";
-
-const LEFT_OUT = {
-  [PRIVATE]: `
-    _resolveFeeRateBps _resolveTickSize canL1Auth canL2Auth constructor del get post throwIfError
-    ${
-      isOld
-        ? `_generateBuilderHeaders _getBuilderHeaders canBuilderAuth mustBuilderAuth put
-          updateTickSizeFromOrderBook`
-        : `_ensureMarketInfoCached _isOrderVersionMismatch _retryOnVersionUpdate
-          adjustBuyAmountForBalance ensureBuilderFeeRateCached getBuilderTakerFeeRate
-          isBuilderOrder resolveTransactionsHashes resolveVersion waitForResolvedTrades`
-    }
-  `,
-};
 
 const CASH = "1000000000";
 const UNLIMITED = (2n ** 256n - 1n).toString();
@@ -41,6 +29,14 @@ const BUILDER = `0x${"1".repeat(64)}`;
 const CHAIN = 137;
 
 const called = new Set();
+
+/** The functions of the package, which are noted when they are looked up. */
+const functions = new Proxy(library, {
+  get(target, property) {
+    called.add(property);
+    return target[property];
+  },
+});
 const reader = new Wallet(`0x${(isOld ? "55" : "66").repeat(32)}`);
 
 /** A client that throws on errors, and whose methods are noted when they are looked up. */
@@ -189,7 +185,8 @@ async function read() {
 }
 
 async function checkBalances(client, token) {
-  const { exchange, negRiskExchange, exchangeV2 = exchange } = getContractConfig(CHAIN);
+  const contracts = functions.getContractConfig(CHAIN);
+  const { exchange, negRiskExchange, exchangeV2 = exchange } = contracts;
   for (const [params, balance] of [
     [{ asset_type: AssetType.COLLATERAL }, CASH],
     [{ asset_type: AssetType.CONDITIONAL, token_id: token }, "0"],
@@ -260,6 +257,9 @@ async function first() {
   const signed = connect({ creds });
   assert.deepEqual(await signed.getApiKeys(), { apiKeys: [creds.key, other.key] });
   await checkAccount(signed, token);
+  await checkHeaders(creds);
+  await checkOrders(signed, creds, token);
+  await checkRfq(signed);
   return creds;
 }
 
@@ -274,14 +274,83 @@ async function second(creds) {
   await refused(UNAUTHORIZED, () => client.getApiKeys());
 }
 
-/** Fails if a method was neither called nor left out for a reason. */
+/** What signs requests makes the headers that the server takes. */
+async function checkHeaders(creds) {
+  const seconds = Math.floor(Date.now() / 1000);
+  const l1 = await functions.createL1Headers(reader, CHAIN, 7, seconds);
+  assert.deepEqual([l1.POLY_ADDRESS, l1.POLY_NONCE], [reader.address, "7"]);
+  const derived = await (await fetch(`${host}/auth/derive-api-key`, { headers: l1 })).json();
+  assert.equal(derived.apiKey, (await connect().deriveApiKey(7)).key);
+  const asked = { method: "GET", requestPath: "/auth/api-keys" };
+  const l2 = await functions.createL2Headers(reader, creds, asked, seconds);
+  const { apiKeys } = await (await fetch(`${host}/auth/api-keys`, { headers: l2 })).json();
+  assert.ok(apiKeys.includes(creds.key));
+  const signature = createHmac("sha256", Buffer.from(creds.secret, "base64url"))
+    .update(`${seconds}GET/auth/api-keys`)
+    .digest("base64");
+  assert.equal(l2.POLY_SIGNATURE.replaceAll("-", "+").replaceAll("_", "/"), signature);
+  if (!isOld) return;
+  const builder = { POLY_BUILDER_API_KEY: "key" };
+  assert.deepEqual(functions.injectBuilderHeaders(l2, builder), { ...l2, ...builder });
+}
+
+/** What makes orders of the newer client: their bodies, their versions, and amounts with fees. */
+async function checkOrders(signed, creds, token) {
+  if (isOld) return;
+  // A fee of 0.04 × 0.5 × 0.5 a share, of which 200 are bought.
+  const adjust = functions.adjustBuyAmountForFees;
+  assert.equal(adjust(100, 0.5, 100, 0.04, 1, 0), 98);
+  assert.equal(adjust(100, 0.5, 103, 0.04, 1, 0), 100);
+  const asked = { tokenID: token, price: 0.5, size: 10, side: Side.BUY };
+  const v1 = await signed.createOrder(asked, { version: 1 });
+  const v2 = await signed.createOrder(asked);
+  assert.deepEqual([functions.isV2Order(v1), functions.isV2Order(v2)], [false, true]);
+  for (const [order, toJson] of [
+    [v1, functions.orderToJsonV1],
+    [v2, functions.orderToJsonV2],
+  ]) {
+    const body = toJson(order, creds.key, OrderType.GTC, true);
+    assert.deepEqual([body.owner, body.orderType, body.postOnly], [creds.key, "GTC", true]);
+    assert.equal(body.order.side, "BUY");
+    assert.equal(body.order.salt, Number(order.salt));
+    for (const field of ["maker", "tokenId", "makerAmount", "takerAmount", "signature"]) {
+      assert.equal(body.order[field], order[field]);
+    }
+  }
+}
+
+/** What asks for quotes (RFQ), as far as it needs no argument, is not there. */
+async function checkRfq(client) {
+  if (!isOld) return;
+  const { rfq } = client;
+  assert.ok(rfq instanceof RfqClient);
+  for (const method of [
+    "getRfqRequests",
+    "getRfqRequesterQuotes",
+    "getRfqQuoterQuotes",
+    "getRfqBestQuote",
+    "rfqConfig",
+  ]) {
+    await assert.rejects(rfq[method](), (error) => error.status === 404, method);
+  }
+}
+
+/** The methods that TypeScript does not let anybody else call, by the package's declarations. */
+function hidden() {
+  const path = join(process.env.MODULES, "node_modules", name, "dist/client.d.ts");
+  const declared = readFileSync(path, "utf8").matchAll(/^ +(?:private|protected) (\w+)[;(<]/gm);
+  return [...declared].map(([, method]) => method);
+}
+
+/** Fails unless every public method and every function of the package was called. */
 function checkCalled() {
   const methods = Object.getOwnPropertyNames(ClobClient.prototype);
-  const leftOut = Object.values(LEFT_OUT).join(" ").trim().split(/\s+/);
+  const isFunction = (it) => typeof library[it] === "function" && !/^class\b/.test(library[it]);
+  const wanted = [...methods, ...Object.keys(library).filter(isFunction)];
+  const leftOut = ["constructor", ...hidden()];
   const isMissing = (method) => !called.has(method) && !leftOut.includes(method);
-  assert.deepEqual(methods.filter(isMissing), [], "not called");
+  assert.deepEqual(wanted.filter(isMissing), [], "not called");
   assert.deepEqual(leftOut.filter((method) => called.has(method)), [], "called");
-  assert.deepEqual(leftOut.filter((method) => !methods.includes(method)), [], "not there");
 }
 
 if (known === undefined) {

@@ -1,6 +1,7 @@
 """Calls every method of polymarket-client, the unified one, that asks the order book's server. Its
 models are strict: an answer that lacks a field fails. `shared.py` says how, and
-`unified_orders.py` trades.
+`unified_orders.py` trades. `catalogue.py` and `data.py` call those that ask other servers, and
+`unified_left_out.py` lists what this server does not have.
 """
 
 import dataclasses
@@ -8,39 +9,21 @@ import json
 import urllib.request
 from decimal import Decimal
 
+import polymarket
 from eth_account import Account
-from polymarket import PublicClient, SecureClient
+from polymarket import AsyncSecureClient, PublicClient, SecureClient
 from polymarket._internal.environment import PRODUCTION_CONFIG, create_environment
 from polymarket.auth import BuilderApiKey
 from polymarket.errors import RequestRejectedError
 from polymarket.models.clob import ApiKeyCreds, PriceRequest
 
+import catalogue
+import data
 import shared
 import trading
+import unified_left_out
 import unified_orders
 from shared import Calls
-
-LEFT_OUT = {
-    shared.CHAIN: """
-        approve_erc1155_for_all approve_erc20 authorize_session_key execute_collateral_return_plan
-        execute_transaction fetch_session_keys is_gasless_ready merge_multiple_positions
-        merge_positions plan_collateral_return redeem_positions revoke_session_key
-        setup_gasless_wallet setup_trading_approvals split_position transfer_erc20
-    """,
-    shared.ELSEWHERE: """
-        accept_combo_quote download_accounting_snapshot fetch_rfq_status get_builder_volumes
-        get_comment_thread get_event get_event_live_volume get_event_tags get_market
-        get_market_tags get_open_interests get_portfolio_value get_public_profile
-        get_related_tag_resources get_related_tags get_resolutions get_series get_sports
-        get_sports_market_types get_tag get_token_references get_trader_leaderboard_standing
-        get_trading_approvals_state get_user_pnl get_user_stats get_user_volume list_activity
-        list_biggest_winners list_builder_leaderboard list_combo_activity list_combo_markets
-        list_combo_positions list_comments list_comments_by_user_address list_events
-        list_market_holders list_markets list_positions list_price_history list_series list_tags
-        list_teams list_trader_leaderboard list_trades request_combo_quote search
-        wait_for_combo_fill
-    """,
-}
 
 KEY = "0x" + "44" * 32
 # Without it, the client looks for its deposit wallet on a chain.
@@ -180,7 +163,32 @@ def check_account(client, market):
     assert (fees.maker, fees.taker) == (0, 0), fees
 
 
+def check_left_out(host, market):
+    """Nothing that is left out works, with each address of the client being this server's."""
+    names = [it.name for it in dataclasses.fields(PRODUCTION_CONFIG)]
+    addresses = [name for name in names if name.endswith("_url")]
+    socket = host.replace("http", "ws")
+    replaced = {name: socket if "_ws_" in name else host for name in addresses}
+    replaced |= {"gamma_url": f"{host}/gamma"}
+    config = dataclasses.replace(PRODUCTION_CONFIG, **replaced)
+    everywhere = create_environment(name="paper", config=config)
+    unified_left_out.check(everywhere, market["condition_id"])
+
+
+def check_functions(called):
+    """What tells ids of conditions apart: those of markets, of 31 and 32 bytes, and of combos."""
+    functions = Calls(polymarket, called)
+    market, short, combo = "0x" + "Ab" * 32, "0x01" + "ab" * 30, "0x03" + "ab" * 30
+    assert functions.to_condition_id(market) == functions.to_ctf_condition_id(market) == market
+    assert functions.to_market_condition_id(market) == market.lower()
+    assert functions.to_market_condition_id(short) == short + "00"
+    assert functions.to_combo_condition_id(combo + "01") == combo
+    for name in ["to_condition_id", "to_market_condition_id", "to_combo_condition_id"]:
+        shared.refusal(TypeError, lambda: getattr(functions, name)("0x7"))
+
+
 def first(host, called):
+    check_functions(called)
     market = market_of(host)
     with PublicClient(environment=environment(host)) as client:
         read(Calls(client, called), market)
@@ -194,7 +202,10 @@ def first(host, called):
     other = create(host, called, nonce=7).credentials
     assert client.fetch_api_keys() == (credentials.key, other.key)
     check_account(client, market)
+    assert client.is_gasless_ready() is True
+    assert client.setup_gasless_wallet().wallet == WALLET
     client.close()
+    check_left_out(host, market)
     clients = traders(host, called)
     traded = unified_orders.first(clients, host)
     trader = shared.pickled(clients[0].credentials)
@@ -222,4 +233,7 @@ def second(host, known, called):
     public.close()
 
 
-shared.run(first, second, SecureClient, LEFT_OUT)
+# `market_socket.py` and `user_socket.py` subscribe.
+ELSEWHERE = catalogue.METHODS | data.METHODS | {"subscribe"}
+# All that the other classes of clients have, and more.
+shared.run(first, second, AsyncSecureClient, polymarket, ELSEWHERE, unified_left_out.NAMES)

@@ -5,6 +5,7 @@ trades.
 import json
 from functools import partial
 
+import py_clob_client
 from py_builder_signing_sdk.config import BuilderApiKeyCreds, BuilderConfig
 from py_clob_client import clob_types
 from py_clob_client.client import ClobClient
@@ -20,19 +21,13 @@ from py_clob_client.clob_types import (
     PostOrdersArgs,
     TradeParams,
 )
-from py_clob_client.exceptions import PolyApiException
+from py_clob_client.config import get_contract_config
+from py_clob_client.exceptions import PolyApiException, PolyException
 
 import orders
 import shared
 import trading
 from shared import Calls
-
-LEFT_OUT = {
-    shared.COMPUTES: """
-        assert_builder_auth assert_level_1_auth assert_level_2_auth can_builder_auth
-        get_collateral_address get_conditional_address
-    """,
-}
 
 KEY = "0x" + "33" * 32
 
@@ -66,7 +61,24 @@ def read(host, called):
     builder = BuilderConfig(local_builder_creds=BuilderApiKeyCreds("key", "c2VjcmV0", "phrase"))
     client = Calls(ClobClient(host, chain_id=AMOY, key=KEY, builder_config=builder), called)
     assert client.get_builder_trades() == []
+    assert client.can_builder_auth() is True and client.assert_builder_auth() is None
     return tokens[0]
+
+
+def check_levels(client, host, called):
+    """What a client without a key, credentials or a builder may not do, and its addresses."""
+    assert client.assert_level_1_auth() is None
+    assert client.assert_level_2_auth() is None
+    assert client.can_builder_auth() is False
+    shared.refusal(PolyException, client.assert_builder_auth)
+    options = {"chain_id": AMOY}
+    for more, name in [({}, "assert_level_1_auth"), ({"key": KEY}, "assert_level_2_auth")]:
+        poor = Calls(ClobClient(host, **options, **more), called)
+        shared.refusal(PolyException, getattr(poor, name))
+    contracts = get_contract_config(AMOY)
+    assert client.get_collateral_address() == contracts.collateral
+    assert client.get_conditional_address() == contracts.conditional_tokens
+    assert client.get_exchange_address() == contracts.exchange
 
 
 def check_account(client, token):
@@ -138,6 +150,8 @@ def first(host, called):
     assert client.create_api_key(nonce=7) != credentials
     client.set_api_creds(credentials)
     check_account(client, token)
+    check_levels(client, host, called)
+    shared.check_rfq(client, PolyApiException)
     traded = orders.first(Trader(host, called), host)
     return {"credentials": known, "traded": traded}
 
@@ -154,4 +168,4 @@ def second(host, known, called):
     check_refused(shared.UNAUTHORIZED, client.get_api_keys)
 
 
-shared.run(first, second, ClobClient, LEFT_OUT)
+shared.run(first, second, ClobClient, py_clob_client)

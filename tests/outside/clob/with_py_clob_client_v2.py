@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import py_clob_client_v2
 from py_clob_client_v2 import ClobClient, clob_types
 from py_clob_client_v2.clob_types import (
     ApiCreds,
@@ -20,14 +21,12 @@ from py_clob_client_v2.clob_types import (
     TradeParams,
 )
 from py_clob_client_v2.config import get_contract_config
-from py_clob_client_v2.exceptions import PolyApiException
+from py_clob_client_v2.exceptions import PolyApiException, PolyException
 
 import orders
 import shared
 import trading
 from shared import Calls
-
-LEFT_OUT = {shared.COMPUTES: "assert_level_1_auth assert_level_2_auth"}
 
 KEY = "0x" + "22" * 32
 
@@ -66,6 +65,23 @@ def read(host, called):
     trades = client.get_builder_trades(BuilderTradeParams(builder_code="0x" + "1" * 64))
     assert trades == {"trades": [], "next_cursor": "LTE=", "limit": 100, "count": 0}, trades
     return tokens[0]
+
+
+def check_levels(client, host, called):
+    """What a client without a key, and one without credentials, may not do."""
+    assert client.assert_level_1_auth() is None
+    assert client.assert_level_2_auth() is None
+    for options, name in [({}, "assert_level_1_auth"), ({"key": KEY}, "assert_level_2_auth")]:
+        poor = Calls(ClobClient(host, chain_id=137, **options), called)
+        shared.refusal(PolyException, getattr(poor, name))
+
+
+def check_fees(called):
+    """A purchase with all the cash is smaller by the fees, and another one is not."""
+    adjust = Calls(py_clob_client_v2, called).adjust_buy_amount_for_fees
+    # A fee of 0.04 × 0.5 × 0.5 a share, of which 200 are bought.
+    assert adjust(100, 0.5, 100, 0.04, 1, 0) == 98
+    assert adjust(100, 0.5, 103, 0.04, 1, 0) == 100
 
 
 def check_rewards(client):
@@ -158,6 +174,9 @@ def first(host, called):
     keys = [credentials.api_key, other.api_key]
     assert client.get_api_keys() == {"apiKeys": keys}, keys
     check_account(client, token)
+    check_levels(client, host, called)
+    check_fees(called)
+    shared.check_rfq(client, PolyApiException)
     traded = orders.first(Trader(host, called), host)
     return {"credentials": known, "traded": traded}
 
@@ -178,4 +197,4 @@ def second(host, known, called):
     assert client.get_api_keys()["apiKeys"][0] == keys[1]
 
 
-shared.run(first, second, ClobClient, LEFT_OUT)
+shared.run(first, second, ClobClient, py_clob_client_v2)

@@ -177,7 +177,7 @@ struct PricesQuery {
 }
 
 impl PricesQuery {
-    /// Reads the query. A period is the last `interval`, or from `start` to `end`, or up to `as_of`.
+    /// Reads the query. A period is the last `interval`, from `start` to `end`, or up to `as_of`.
     fn read(parameters: Parameters<'_>) -> Result<Self, ClobError> {
         let token_id = parameters.text("token_id").ok_or(ClobError::INVALID_TOKEN)?;
         let seconds = |name| {
