@@ -11,7 +11,7 @@ mod plan;
 mod tests;
 
 pub use draws::{Drawn, Draws, SUBJECTS_MAX};
-pub use line::{Act, ActKind, Line, Met, OrderAct};
+pub use line::{Act, ActKind, Line, Met, OrderAct, TOKENS_MAX};
 pub use plan::{Plan, PlanFlaw, Rule};
 
 /// What trouble of a kind befalls.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 pub use record::{FILE_NAME, RECORD_BYTES_MAX, Record};
 use settlement::Settlements;
@@ -17,8 +19,13 @@ pub(crate) use settlement::{Moved, Stage};
 
 use crate::rows::clob_trade::Trade;
 pub use paperbourse_clob::trouble::Plan;
-use paperbourse_clob::trouble::{Act, Drawn, Draws, Kind, Line, Met};
+use paperbourse_clob::trouble::{Act, ActKind, Drawn, Draws, Kind, Line, Met};
 use paperbourse_core::ids::{AccountId, Timestamp};
+use paperbourse_core::market::catalogue::MarketInfo;
+use paperbourse_core::money::Price;
+
+/// The largest tick that can become coarser, in micro-dollars.
+const FINE_TICK_MICROS_MAX: i64 = 10_000;
 
 /// The trouble of a server.
 #[derive(Debug)]
@@ -29,6 +36,10 @@ pub struct Trouble {
     /// `None` if data is kept in memory.
     record: Option<Record>,
     settlements: Settlements,
+    /// The number of market sockets that were opened.
+    socket_count: AtomicU64,
+    /// Signals that another plan is followed.
+    followed: Notify,
 }
 
 /// Who may meet trouble.
@@ -57,13 +68,41 @@ impl Trouble {
     pub fn new(plan: Plan, record: Option<Record>) -> Self {
         let draws = Mutex::new(Draws::new(plan));
         let met = [const { AtomicU64::new(0) }; Kind::ALL.len()];
-        Self { draws, met, record, settlements: Settlements::new(Timestamp::now()) }
+        Self {
+            draws,
+            met,
+            record,
+            settlements: Settlements::new(Timestamp::now()),
+            socket_count: AtomicU64::new(0),
+            followed: Notify::new(),
+        }
     }
 
     /// Follows another plan from now on.
     pub fn follow(&self, plan: Plan) {
         tracing::info!(%plan, "trouble on demand");
         self.draws.lock().follow(plan);
+        self.followed.notify_waiters();
+    }
+
+    /// Whether trouble of a kind ever comes to anybody.
+    pub fn has(&self, kind: Kind) -> bool {
+        self.draws.lock().plan().has(kind)
+    }
+
+    /// Waits for the end of something that lasts until then, or less if the plan that is followed no
+    /// longer has its kind.
+    pub async fn wait(&self, kind: Kind, until: Instant) {
+        loop {
+            let followed = self.followed.notified();
+            if !self.has(kind) {
+                return;
+            }
+            tokio::select! {
+                () = sleep_until(until) => return,
+                () = followed => {}
+            }
+        }
     }
 
     /// Returns the plan that is followed.
@@ -140,6 +179,26 @@ impl Trouble {
         self.settlements.end(trade, stage);
     }
 
+    /// Returns the tick of a market that is shown and enforced in place of its own; `None` if that is
+    /// its own.
+    pub fn tick(&self, info: &MarketInfo, now: Timestamp) -> Option<Price> {
+        let now_ms = now.millis().unsigned_abs();
+        let coarse = coarse_tick(info)?;
+        let open_ms = self.draws.lock().open_to_all_ms(Kind::Tick, &info.condition_id, now_ms);
+        (open_ms > 0).then_some(coarse)
+    }
+
+    /// Returns a number for a market socket that no other has.
+    pub fn number_socket(&self) -> u64 {
+        self.socket_count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Forgets the draws for frames of a market socket that has ended. The names of their subjects
+    /// begin with `prefix`.
+    pub fn forget_frames(&self, prefix: &str) {
+        self.draws.lock().forget_frames(prefix);
+    }
+
     /// Records what somebody did.
     pub fn act(&self, act: impl FnOnce() -> Act) {
         if let Some(record) = &self.record {
@@ -148,5 +207,36 @@ impl Trouble {
     }
 }
 
+/// Returns the tick that is shown for a while in place of a market's own, if that is fine enough.
+pub fn coarse_tick(info: &MarketInfo) -> Option<Price> {
+    let micros = info.tick.micros();
+    (micros <= FINE_TICK_MICROS_MAX).then(|| Price::from_micros(10 * micros))
+}
+
 /// The trouble of a server that has any.
 pub type MaybeTrouble = Option<Arc<Trouble>>;
+
+/// The trouble that a socket from an address meets.
+#[derive(Clone, Debug)]
+pub struct SocketTrouble {
+    /// The trouble of the server.
+    pub trouble: Arc<Trouble>,
+    /// Where the socket comes from.
+    pub address: IpAddr,
+}
+
+impl SocketTrouble {
+    /// Records the beginning or the end of a socket. `wallet` is its wallet, in lower case, if it
+    /// has one, and `tokens` are the outcomes that it is about.
+    pub fn act(&self, act: ActKind, wallet: Option<&str>, tokens: Vec<Box<str>>) {
+        self.trouble.act(|| Act {
+            at_ms: Timestamp::now().millis().unsigned_abs(),
+            act,
+            wallet: wallet.map(Into::into),
+            address: Some(self.address.to_string().into()),
+            status: 0,
+            order: None,
+            tokens,
+        });
+    }
+}

@@ -35,6 +35,7 @@ mod clob_channels;
 pub mod clob_market;
 mod clob_market_events;
 mod clob_market_frame;
+mod clob_market_trouble;
 mod clob_subscriptions;
 pub mod clob_user;
 pub mod close;

@@ -10,7 +10,7 @@ use super::recording::token_id;
 use super::server::Server;
 
 /// A server whose clients meet this trouble.
-fn server(plan: &str) -> Server {
+pub(super) fn server(plan: &str) -> Server {
     Server::unlimited_with(&[
         "--clob",
         "on",
@@ -29,7 +29,7 @@ fn admin(server: &Server) -> String {
 }
 
 /// Has a server follow another plan.
-fn follow(server: &Server, plan: &str) -> Response {
+pub(super) fn follow(server: &Server, plan: &str) -> Response {
     let mut admin = Connection::open(admin(server).parse().unwrap());
     admin.send(&Request::new("PUT", "/trouble").body(plan))
 }
@@ -41,7 +41,7 @@ fn answer(client: &Client<'_>, method: &'static str, target: &str, body: &str) -
 }
 
 /// Waits for the record to have this many lines, and returns them.
-fn record(server: &Server, count: usize) -> Vec<Value> {
+pub(super) fn record(server: &Server, count: usize) -> Vec<Value> {
     let path = server.data().join("trouble.jsonl");
     loop {
         let text = fs::read_to_string(&path).unwrap();

@@ -10,7 +10,7 @@ use super::server::{Server, shared, shared_with_clob as server};
 const PATH: &str = "/ws/user";
 
 /// Opens a socket for a wallet, which is told what happens from then on.
-fn open(client: &Client<'_>, markets: &[&str]) -> Socket {
+pub(super) fn open(client: &Client<'_>, markets: &[&str]) -> Socket {
     let mut socket = Socket::open(client.server, &upgrade(PATH)).unwrap();
     let mut first = first_frame(client);
     first["markets"] = json!(markets);

@@ -18,6 +18,7 @@ mod clob_market_socket;
 mod clob_once;
 mod clob_orders;
 mod clob_trouble;
+mod clob_trouble_sockets;
 mod clob_user_socket;
 mod clob_wallets;
 mod comments;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Extent, Kind, Plan};
+use super::{Extent, Kind, Plan, Scope};
 
 /// Maximum number of subjects whose draws are counted: wallets, sockets, markets. Others meet no
 /// trouble.
@@ -52,6 +52,8 @@ impl Draws {
         if plan.seed != self.plan.seed {
             self.counts.clear();
         }
+        let ended = self.counts.iter_mut().filter(|((kind, _), _)| !plan.has(*kind));
+        ended.for_each(|(_, count)| count.open_until_ms = 0);
         self.plan = plan;
     }
 
@@ -87,6 +89,20 @@ impl Draws {
             count.open_until_ms = now_ms + u64::from(length_ms);
         }
         Some(Drawn { number, length_ms, goes_on: false })
+    }
+
+    /// Returns what is left of an open window that all wallets meet, whichever wallet's draw has
+    /// opened it, in milliseconds.
+    pub fn open_to_all_ms(&self, kind: Kind, subject: &str, now_ms: u64) -> u64 {
+        let count = self.counts.get(&(kind, Box::from(subject)));
+        count.map_or(0, |count| count.open_until_ms.saturating_sub(now_ms))
+    }
+
+    /// Forgets the draws for frames of market sockets whose subjects begin like this.
+    pub fn forget_frames(&mut self, prefix: &str) {
+        self.counts.retain(|(kind, subject), _| {
+            kind.scope() != Scope::MarketFrame || !subject.starts_with(prefix)
+        });
     }
 
     /// Returns what is left of an open window, in milliseconds, without a draw.

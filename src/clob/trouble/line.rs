@@ -40,6 +40,9 @@ pub struct Met {
     pub token: Option<Box<str>>,
 }
 
+/// Maximum number of outcomes in an [`Act`].
+pub const TOKENS_MAX: usize = 500;
+
 /// Something that somebody did.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Act {
@@ -59,7 +62,8 @@ pub struct Act {
     /// The order that was placed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub order: Option<OrderAct>,
-    /// The outcomes whose books were read, or to which a market socket is subscribed. At most 500.
+    /// The outcomes whose books were read, or to which a market socket is subscribed. At most
+    /// [`TOKENS_MAX`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub tokens: Vec<Box<str>>,
 }

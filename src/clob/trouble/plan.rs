@@ -77,6 +77,12 @@ impl Plan {
         own.or_else(|| self.rules.get(&kind)).filter(|rule| rule.probability_ppm > 0)
     }
 
+    /// Whether trouble of a kind ever comes to anybody.
+    pub fn has(&self, kind: Kind) -> bool {
+        let own = self.own_rules.values().filter_map(|rules| rules.get(&kind));
+        self.rules.get(&kind).into_iter().chain(own).any(|rule| rule.probability_ppm > 0)
+    }
+
     /// Whether no trouble ever comes.
     pub fn is_quiet(&self) -> bool {
         let mut all = self.rules.values().chain(self.own_rules.values().flat_map(BTreeMap::values));

@@ -107,6 +107,36 @@ fn a_window_is_open_for_its_length() {
     draws.follow("restarting=off".parse().unwrap());
     assert_eq!(draws.open_ms(Kind::Restarting, "a", None, 12_000), 0, "turned off");
     assert_eq!(draws.draw(Kind::Restarting, "a", None, 12_000), None);
+    draws.follow("restarting=100%".parse().unwrap());
+    assert_eq!(draws.open_ms(Kind::Restarting, "a", None, 12_000), 0, "it does not open again");
+}
+
+#[test]
+fn a_window_of_a_market_is_open_to_wallets_without_a_rule() {
+    let own = format!("0x{:040x}", 1);
+    let mut draws = plan(&format!("{own}.tick=100%:10s"));
+    assert_eq!(draws.draw(Kind::Tick, "market", Some("0x2"), 1_000), None);
+    assert_eq!(draws.open_to_all_ms(Kind::Tick, "market", 1_000), 0);
+    draws.draw(Kind::Tick, "market", Some(&own), 1_000).unwrap();
+    assert_eq!(draws.open_to_all_ms(Kind::Tick, "market", 2_000), 9_000);
+    assert_eq!(draws.open_to_all_ms(Kind::Tick, "other", 2_000), 0);
+    draws.follow("lost=1%".parse().unwrap());
+    assert_eq!(draws.open_to_all_ms(Kind::Tick, "market", 2_000), 0);
+}
+
+#[test]
+fn draws_of_a_socket_that_has_ended_are_forgotten() {
+    let mut draws = plan("gap=100%,lost=100%");
+    let number =
+        |draws: &mut Draws, kind, subject| draws.draw(kind, subject, None, 0).unwrap().number;
+    for subject in ["1 a", "1 b", "11 a"] {
+        assert_eq!(number(&mut draws, Kind::Gap, subject), 1);
+        assert_eq!(number(&mut draws, Kind::Lost, subject), 1);
+    }
+    draws.forget_frames("1 ");
+    assert_eq!(number(&mut draws, Kind::Gap, "1 a"), 1);
+    assert_eq!(number(&mut draws, Kind::Gap, "11 a"), 2);
+    assert_eq!(number(&mut draws, Kind::Lost, "1 b"), 2);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::reply::Reply;
 use crate::rows::Party;
 use crate::trouble::{About, Subject, Trouble};
 use paperbourse_clob::order::OrderError;
-use paperbourse_clob::trouble::{Act, ActKind, Drawn, Kind, OrderAct, Scope};
+use paperbourse_clob::trouble::{Act, ActKind, Drawn, Kind, OrderAct, Scope, TOKENS_MAX};
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::money::Shares;
 
@@ -26,9 +26,6 @@ use paperbourse_core::money::Shares;
 const BUCKET: HeaderName = HeaderName::from_static("poly-ratelimit-bucket");
 const REMAINING: HeaderName = HeaderName::from_static("poly-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("poly-ratelimit-reset");
-
-/// Maximum number of outcomes in a recorded act.
-const TOKENS_MAX: usize = 500;
 
 /// The page of a proxy that blocks a request.
 const BLOCKED_PAGE: &[u8] = b"<!DOCTYPE html><html><head><title>Attention Required!</title></head>\

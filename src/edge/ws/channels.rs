@@ -24,9 +24,6 @@ pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// What a channel sends of its market.
 pub(super) trait Frame: Sized {
-    /// Encodes the first frame of a channel.
-    fn first(market: &Arc<Market>, seq: u64, now: Timestamp) -> Self;
-
     /// Encodes the frame after this one, whose number is one higher; `None` if readers would see no
     /// difference.
     fn next(&self, market: &Arc<Market>, now: Timestamp) -> Option<Self>;
@@ -97,17 +94,18 @@ impl<F: Frame> Channels<F> {
         self.open.lock().get(condition_id).cloned()
     }
 
-    /// Adds a socket to the market's channel, which is made if there is none; `made` is then called
-    /// with the market. The socket's first frame shows the market's current state.
+    /// Adds a socket to the market's channel. If there is none, it is made: `first` encodes its first
+    /// frame, given the frame's number, and then `made` is called. The socket's first frame shows the
+    /// market's current state.
     pub(super) fn join(
         &self,
         market: &Arc<Market>,
         (mailbox, slot): (&Arc<Mailbox>, u32),
-        now: Timestamp,
+        first: impl Fn(u64) -> F,
         made: impl Fn(),
     ) -> Arc<Channel<F>> {
         loop {
-            let channel = self.channel(market, now, &made);
+            let channel = self.channel(market, &first, &made);
             let mut subscribers = channel.subscribers.lock();
             // The channel ended after it was found. Help to remove it, so that the next try creates
             // another.
@@ -146,7 +144,12 @@ impl<F: Frame> Channels<F> {
         }
     }
 
-    fn channel(&self, market: &Arc<Market>, now: Timestamp, made: impl Fn()) -> Arc<Channel<F>> {
+    fn channel(
+        &self,
+        market: &Arc<Market>,
+        first: impl Fn(u64) -> F,
+        made: impl Fn(),
+    ) -> Arc<Channel<F>> {
         let condition_id = market.info().condition_id.clone();
         let mut channels = self.open.lock();
         if let Some(channel) = channels.get(&condition_id) {
@@ -155,7 +158,7 @@ impl<F: Frame> Channels<F> {
         // Whoever publishes a change takes the same lock to find the channel. So it finds this
         // channel, or its change is already in this frame.
         let seq = self.seq_floor.load(Ordering::Acquire) + 1;
-        let first = F::first(market, seq, now);
+        let first = first(seq);
         let channel = Arc::new(Channel {
             condition_id: condition_id.clone(),
             market: market.clone(),
@@ -197,6 +200,11 @@ impl<F: Frame> Channel<F> {
     /// See [`Market::missed_since`].
     pub(super) fn missed_since(&self, since: u64) -> (Option<MarketStatus>, Option<Price>) {
         self.market.missed_since(since)
+    }
+
+    /// Returns the market.
+    pub(super) const fn market(&self) -> &Arc<Market> {
+        &self.market
     }
 
     /// Returns the market's current description.

@@ -16,7 +16,7 @@ use super::frame::put_text;
 pub(super) const FIRST_FRAME_MAX: Duration = Duration::from_secs(10);
 
 /// What a protocol knows of its socket: whether the client has subscribed, and whether the socket
-/// must be closed. Shared with the future that ends the socket.
+/// must end. Shared with the future that ends the socket.
 #[derive(Default)]
 pub(super) struct Opening {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ pub(super) struct Opening {
 #[derive(Default)]
 struct State {
     has_begun: bool,
-    close: Option<CloseReason>,
+    end: Option<Ended>,
 }
 
 impl Opening {
@@ -36,22 +36,28 @@ impl Opening {
         self.changed.notify_one();
     }
 
-    /// Has the socket closed. The first reason counts.
+    /// Has the socket closed.
     pub(super) fn close(&self, reason: CloseReason) {
-        self.state.lock().close.get_or_insert(reason);
+        self.end(Ended::Closed(reason));
+    }
+
+    /// Has the socket end like this: closed, or gone without a close frame, which clients call 1006.
+    /// The first end counts.
+    pub(super) fn end(&self, end: Ended) {
+        self.state.lock().end.get_or_insert(end);
         self.changed.notify_one();
     }
 
-    /// Waits until the socket must be closed, because of [`close`](Self::close), or because the
-    /// client has not subscribed in time. Only one task may wait.
+    /// Waits until the socket must end, because of [`close`](Self::close) or [`end`](Self::end), or
+    /// because the client has not subscribed in time. Only one task may wait.
     pub(super) async fn ended(&self) -> Ended {
-        let begun = self.until(|state| state.has_begun || state.close.is_some());
+        let begun = self.until(|state| state.has_begun || state.end.is_some());
         if timeout(FIRST_FRAME_MAX, begun).await.is_err() {
             return Ended::Closed(CloseReason::Clob(ClobFlaw::Late));
         }
-        self.until(|state| state.close.is_some()).await;
-        let reason = self.state.lock().close;
-        Ended::Closed(reason.expect("it was just seen, and is never taken back"))
+        self.until(|state| state.end.is_some()).await;
+        let end = self.state.lock().end;
+        end.expect("it was just seen, and is never taken back")
     }
 
     async fn until(&self, is_met: impl Fn(&State) -> bool) {
@@ -86,6 +92,14 @@ mod tests {
         opening.begin();
         let still_open = timeout(10 * FIRST_FRAME_MAX, opening.ended()).await;
         assert!(still_open.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_can_end_without_a_close_frame() {
+        let opening = Opening::default();
+        opening.end(Ended::Gone);
+        opening.close(CloseReason::Busy);
+        assert_eq!(opening.ended().await, Ended::Gone);
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@ use super::channels::{Channel, Channels, Mailbox, Map};
 use super::clob_market_events::put_new_market;
 use super::clob_market_frame::ClobFrame;
 use super::fanout::SocketId;
+use crate::trouble::MaybeTrouble;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::{Market, Markets};
 
@@ -43,14 +44,16 @@ impl ClobChannels {
         }
     }
 
-    /// Adds a socket to the market's channel.
+    /// Adds a socket to the market's channel. All sockets of a server have the same `trouble`.
     pub(super) fn join(
         &self,
         market: &Arc<Market>,
         place: (&Arc<Mailbox>, u32),
+        trouble: &MaybeTrouble,
         now: Timestamp,
     ) -> Arc<Channel<ClobFrame>> {
-        self.channels.join(market, place, now, || {})
+        let first = |seq| ClobFrame::first(market, seq, trouble.clone(), now);
+        self.channels.join(market, place, first, || {})
     }
 
     /// Removes a socket from a channel.

@@ -12,26 +12,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::batch::Batch;
 use super::bounds::WRITE_BYTES_GOAL;
 use super::clob::{Opening, answer_ping};
-use super::clob_subscriptions::{ClobSubscriptions, JoinError};
+use super::clob_subscriptions::{ClobSubscriptions, JoinError, Stop};
 use super::close::{ClobFlaw, CloseReason};
 use super::connection::{Ended, Peer, Protocol, refuse, serve};
 use super::fanout::Fanout;
 use super::turns::Turns;
 use super::watch::Watch;
+use crate::trouble::SocketTrouble;
 use paperbourse_core::ids::Timestamp;
 
 /// Streams market data to a client of the venue until the socket ends. `received` are the bytes
-/// that arrived after the head of the upgrade request.
+/// that arrived after the head of the upgrade request, and `trouble` is what the socket meets on
+/// purpose.
 pub async fn serve_clob_market<S>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
     (fanout, turns): (&Arc<Fanout>, &Arc<Turns>),
     watch: &Watch,
+    trouble: Option<SocketTrouble>,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let Some(subscriptions) = ClobSubscriptions::open(fanout, turns) else {
+    let Some(subscriptions) = ClobSubscriptions::open(fanout, turns, trouble) else {
         return refuse(stream, CloseReason::Busy).await;
     };
     let wake = subscriptions.wake_up().clone();
@@ -82,8 +85,10 @@ impl Protocol for MarketSocket<'_> {
 
     fn take(&mut self, replies: &mut Vec<u8>, batch: &mut Batch, bytes_goal: usize) {
         batch.take(replies);
-        if self.subscriptions.take_turn(batch, bytes_goal).is_err() {
-            self.opening.close(CloseReason::TooSlow);
+        match self.subscriptions.take_turn(batch, bytes_goal) {
+            Ok(()) => {}
+            Err(Stop::Lost) => self.opening.close(CloseReason::TooSlow),
+            Err(Stop::Trouble) => self.opening.end(Ended::Gone),
         }
     }
 }
@@ -113,6 +118,7 @@ impl MarketSocket<'_> {
         for condition_id in markets {
             subscriptions.join_market(condition_id, is_dumped, now)?;
         }
+        subscriptions.record_joined();
         Ok(())
     }
 }

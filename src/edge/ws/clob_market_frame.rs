@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use super::channels::Frame;
 use super::clob_market_events::{self, INFALLIBLE};
 use super::frame::put_text;
+use crate::trouble::MaybeTrouble;
 use paperbourse_core::ids::{OutcomeIndex, Timestamp, condition};
 use paperbourse_core::market::Market;
 use paperbourse_core::market::book::{Ladder, LastTrade, Level, Side};
@@ -56,6 +57,8 @@ pub(super) struct ClobFrame {
     renewed: Outcomes,
     /// The books whose best prices have changed since the frame before.
     moved: Outcomes,
+    /// May show another tick for a while.
+    trouble: MaybeTrouble,
 }
 
 /// The error for a socket that is so slow that trades were dropped before it could send them.
@@ -85,12 +88,18 @@ struct Trades {
 /// The socket frames of a trade, one for each outcome that shows it.
 type TradeText = SmallVec<[(OutcomeIndex, Box<[u8]>); 2]>;
 
-impl Frame for ClobFrame {
-    fn first(market: &Arc<Market>, seq: u64, _: Timestamp) -> Self {
+impl ClobFrame {
+    /// Encodes the first frame of a channel.
+    pub(super) fn first(
+        market: &Arc<Market>,
+        seq: u64,
+        trouble: MaybeTrouble,
+        now: Timestamp,
+    ) -> Self {
         let reader = Arc::new(TradeReader::new(market));
         let snapshot = market.snapshot();
         let quote = snapshot.quote();
-        let info = market.info().clone();
+        let info = shown(market, &trouble, now);
         let mut hasher = BookHasher::default();
         let books = (0_u8..).zip(&info.outcomes).map(|(outcome, _)| {
             let seen = Seen::of(&quote, OutcomeIndex(outcome))?;
@@ -106,14 +115,27 @@ impl Frame for ClobFrame {
             changes: Vec::new(),
             renewed: 0,
             moved: 0,
+            trouble,
         }
     }
+}
 
-    fn next(&self, market: &Arc<Market>, _: Timestamp) -> Option<Self> {
+/// Returns the description of a market with the tick that is shown.
+fn shown(market: &Market, trouble: &MaybeTrouble, now: Timestamp) -> Arc<MarketInfo> {
+    let info = market.info().clone();
+    match trouble.as_ref().and_then(|trouble| trouble.tick(&info, now)) {
+        Some(tick) => Arc::new(MarketInfo { tick, ..MarketInfo::clone(&info) }),
+        None => info,
+    }
+}
+
+impl Frame for ClobFrame {
+    fn next(&self, market: &Arc<Market>, now: Timestamp) -> Option<Self> {
         let snapshot = market.snapshot();
         // After the snapshot, so that every trade that it shows is among them.
         let taken = self.reader.take();
-        let next = Self::after(self, &snapshot.quote(), market.info().clone(), &taken);
+        let info = shown(market, &self.trouble, now);
+        let next = Self::after(self, &snapshot.quote(), info, &taken);
         next.differs_from(self).then_some(next)
     }
 
@@ -209,7 +231,8 @@ impl ClobFrame {
         let trades = before.trades_with(&info, taken, mirrors);
         let (seq, reader) = (before.seq + 1, before.reader.clone());
         let changes = changes.end(&info);
-        Self { seq, info, books, trades, reader, changes, renewed, moved }
+        let trouble = before.trouble.clone();
+        Self { seq, info, books, trades, reader, changes, renewed, moved, trouble }
     }
 
     fn differs_from(&self, before: &Self) -> bool {
@@ -277,12 +300,50 @@ impl ClobFrame {
         }
     }
 
-    /// Adds what has changed in the books of these outcomes since the frame before. Changes of the
-    /// market's other outcomes are part of it, as at the venue.
-    pub(super) fn put_changes(&self, out: &mut Vec<u8>, wanted: Outcomes) {
+    /// Adds the books of these outcomes that readers of the frame before need whole.
+    pub(super) fn put_renewed(&self, out: &mut Vec<u8>, wanted: Outcomes) {
         self.put_books(out, wanted & self.renewed);
-        if wanted & !self.renewed != 0 {
+    }
+
+    /// Adds the changes of levels since the frame before, if there are any and one of these outcomes
+    /// is not renewed. Changes of the market's other outcomes are part of it, as at the venue.
+    pub(super) fn put_changes(&self, out: &mut Vec<u8>, wanted: Outcomes) {
+        if self.has_changes(wanted) {
             out.extend_from_slice(&self.changes);
+        }
+    }
+
+    /// Whether [`put_changes`](Self::put_changes) adds something.
+    pub(super) const fn has_changes(&self, wanted: Outcomes) -> bool {
+        wanted & !self.renewed != 0 && !self.changes.is_empty()
+    }
+
+    /// Returns the token of the first of these outcomes.
+    pub(super) fn token(&self, wanted: Outcomes) -> &str {
+        let outcome = self.info.outcomes.get(wanted.trailing_zeros() as usize);
+        outcome.map_or("", |outcome| &*outcome.token_id)
+    }
+
+    /// Returns which of these outcomes have a book.
+    pub(super) fn with_books(&self, wanted: Outcomes) -> Outcomes {
+        let books = self.books.iter().enumerate().filter(|(_, book)| book.is_some());
+        books.map(|(index, _)| bit(index)).sum::<Outcomes>() & wanted
+    }
+
+    /// Adds a book that nobody has quoted in place of those of these outcomes: from a cent to 0.99.
+    pub(super) fn put_ghosts(&self, out: &mut Vec<u8>, wanted: Outcomes) {
+        for (index, book) in self.books.iter().enumerate() {
+            let Some(book) = book.as_ref().filter(|_| wanted & bit(index) != 0) else { continue };
+            let size = Shares::from_micros(100 * MICROS_PER_UNIT);
+            let mut ladder = Ladder::default();
+            for (side, price) in [(Side::Buy, 10_000), (Side::Sell, 990_000)] {
+                ladder.set(side, Price::from_micros(price), size).expect("it has few levels");
+            }
+            let (ladder, at) = (Cow::Owned(ladder), book.at);
+            let seen = Seen { ladder, at, last_trade: None, is_mirrored: false };
+            let mut hasher = BookHasher::default();
+            let ghost = ShownBook::new(&self.info, index, seen, book.last_trade, &mut hasher);
+            out.extend_from_slice(&ghost.text(&self.info, index));
         }
     }
 

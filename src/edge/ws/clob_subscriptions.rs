@@ -4,13 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::channels::{Channel, Mailbox};
 use super::clob_market_events::put_resolved;
 use super::clob_market_frame::{ClobFrame, Lost, Outcomes, bit};
+use super::clob_market_trouble::{MarketTrouble, Silence};
 use super::dirty::Cursor;
 use super::fanout::{Fanout, SocketId};
 use super::turns::Turns;
+use crate::trouble::SocketTrouble;
+use paperbourse_clob::trouble::Kind;
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::market::Market;
 use paperbourse_core::money::Price;
@@ -31,6 +35,8 @@ pub(super) struct ClobSubscriptions {
     /// The number of the next announcement to send; `None` unless the client wants what is sent
     /// only with the custom flag.
     custom_from: Option<u64>,
+    /// `None` unless there is trouble on demand.
+    trouble: Option<Box<MarketTrouble>>,
 }
 
 struct Subscription {
@@ -39,6 +45,16 @@ struct Subscription {
     /// The outcomes whose books the client has not been sent.
     fresh: Outcomes,
     sent: Option<Sent>,
+    /// Boxed, since few servers have any.
+    ghost: Option<Box<Ghost>>,
+    /// Whether what is sent next meets no trouble, since it ends some.
+    is_spared: bool,
+}
+
+/// A book that nobody has quoted, which the client was sent in place of the one of an outcome.
+struct Ghost {
+    outcome: Outcomes,
+    until: Instant,
 }
 
 /// What the client was last told of a market.
@@ -48,6 +64,21 @@ struct Sent {
     trades_end: u64,
     tick: Price,
     is_resolved: bool,
+}
+
+/// Why a socket must end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// Trades that it has not sent are no longer kept.
+    Lost,
+    /// It meets the trouble that it ends.
+    Trouble,
+}
+
+impl From<Lost> for Stop {
+    fn from(_: Lost) -> Self {
+        Self::Lost
+    }
 }
 
 /// Why a market cannot be joined.
@@ -62,7 +93,11 @@ pub(super) enum JoinError {
 impl ClobSubscriptions {
     /// Opens the subscriptions of a new socket. `None` if the server has as many readers as it
     /// may.
-    pub(super) fn open(fanout: &Arc<Fanout>, turns: &Arc<Turns>) -> Option<Self> {
+    pub(super) fn open(
+        fanout: &Arc<Fanout>,
+        turns: &Arc<Turns>,
+        trouble: Option<SocketTrouble>,
+    ) -> Option<Self> {
         let id = fanout.count_socket()?;
         Some(Self {
             fanout: fanout.clone(),
@@ -73,6 +108,7 @@ impl ClobSubscriptions {
             free_slots: Vec::new(),
             by_condition: HashMap::default(),
             custom_from: None,
+            trouble: trouble.map(|socket| Box::new(MarketTrouble::new(socket))),
         })
     }
 
@@ -132,8 +168,18 @@ impl ClobSubscriptions {
         if is_dumped {
             subscription.fresh |= added;
         }
+        if let Some(trouble) = &mut self.trouble {
+            trouble.note_joined(tokens(market, wanted));
+        }
         self.mailbox.mark(slot);
         Ok(())
+    }
+
+    /// Records the outcomes that were joined since the last call.
+    pub(super) fn record_joined(&mut self) {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.record_joined();
+        }
     }
 
     fn join_channel(
@@ -153,9 +199,14 @@ impl ClobSubscriptions {
             self.slots.push(None);
             u32::try_from(self.slots.len() - 1).expect("a mailbox has fewer slots")
         });
-        let channel = self.fanout.clob().join(market, (&self.mailbox, slot), now);
+        let channel = {
+            let place = (&self.mailbox, slot);
+            let trouble = self.trouble.as_ref().map(|trouble| trouble.server().clone());
+            self.fanout.clob().join(market, place, &trouble, now)
+        };
         let sent = (!is_dumped).then(|| Sent::of(&channel.newest()));
-        let subscription = Subscription { channel, wanted: 0, fresh: 0, sent };
+        let (ghost, is_spared) = (None, false);
+        let subscription = Subscription { channel, wanted: 0, fresh: 0, sent, ghost, is_spared };
         self.slots[slot as usize] = Some(subscription);
         self.by_condition.insert(condition_id, slot);
         Ok(slot)
@@ -182,6 +233,7 @@ impl ClobSubscriptions {
         let subscription = place.as_mut().expect("the slot is in use");
         subscription.wanted &= !unwanted;
         subscription.fresh &= !unwanted;
+        subscription.ghost.take_if(|ghost| ghost.outcome & unwanted != 0);
         if subscription.wanted == 0 {
             let left = place.take().expect("the slot is in use");
             self.fanout.clob().leave(&left.channel, (&self.mailbox, slot));
@@ -192,10 +244,16 @@ impl ClobSubscriptions {
     }
 
     /// Adds what is due, if it is the socket's turn. Once there are `bytes_goal` bytes, the rest
-    /// waits for another turn. Fails if trades that the socket has not sent are no longer kept.
-    pub(super) fn take_turn(&mut self, out: &mut Vec<u8>, bytes_goal: usize) -> Result<(), Lost> {
+    /// waits for another turn. Fails if the socket must end.
+    pub(super) fn take_turn(&mut self, out: &mut Vec<u8>, bytes_goal: usize) -> Result<(), Stop> {
         if !self.mailbox.take_turn() {
             return Ok(());
+        }
+        match self.trouble.as_mut().map_or(Silence::None, |trouble| trouble.silence_now()) {
+            Silence::None => {}
+            // A timer asks for the turn in which the marked slots are taken.
+            Silence::Lasts => return Ok(()),
+            Silence::Ends => self.renew(),
         }
         if let Some(from) = &mut self.custom_from {
             *from = self.fanout.clob().put_announcements(out, *from);
@@ -204,7 +262,13 @@ impl ClobSubscriptions {
         while let Some(slot) = self.mailbox.next_slot(&mut self.cursor) {
             // The slot may have belonged to a market that was left.
             let subscription = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
-            subscription.map_or(Ok(()), |it| it.put(out, is_custom))?;
+            let Some(subscription) = subscription else { continue };
+            if let Some(trouble) = &mut self.trouble
+                && subscription.meet(out, trouble, &self.mailbox, slot)? == Meeting::Silence
+            {
+                break;
+            }
+            subscription.put(out, is_custom, self.trouble.as_deref())?;
             if out.len() >= bytes_goal {
                 self.mailbox.ask_turn();
                 break;
@@ -212,21 +276,105 @@ impl ClobSubscriptions {
         }
         Ok(())
     }
+
+    /// Has all books sent whole, as to a client that was told nothing yet.
+    fn renew(&mut self) {
+        if let Some(from) = &mut self.custom_from {
+            *from = self.fanout.clob().put_announcements(&mut Vec::new(), *from);
+        }
+        for (slot, subscription) in (0_u32..).zip(&mut self.slots) {
+            let Some(subscription) = subscription else { continue };
+            subscription.fresh = subscription.wanted;
+            (subscription.sent, subscription.ghost) = (None, None);
+            subscription.is_spared = true;
+            self.mailbox.mark(slot);
+        }
+    }
+}
+
+/// Returns the tokens of these outcomes of a market.
+fn tokens(market: &Market, wanted: Outcomes) -> Vec<Box<str>> {
+    let info = market.info();
+    let outcomes = info.outcomes.iter().enumerate().filter(|(index, _)| wanted & bit(*index) != 0);
+    outcomes.map(|(_, outcome)| Box::from(&*outcome.token_id)).collect()
+}
+
+/// Whether a socket that meets trouble goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Meeting {
+    None,
+    Silence,
 }
 
 impl Subscription {
-    /// Adds what is due of the market.
-    fn put(&mut self, out: &mut Vec<u8>, is_custom: bool) -> Result<(), Lost> {
+    /// Draws what the market's next frames meet, if anything is due of it.
+    fn meet(
+        &mut self,
+        out: &mut Vec<u8>,
+        trouble: &mut MarketTrouble,
+        mailbox: &Arc<Mailbox>,
+        slot: u32,
+    ) -> Result<Meeting, Stop> {
+        if let Some(ghost) = self.ghost.take_if(|ghost| !trouble.lasts(Kind::Ghost, ghost.until)) {
+            self.fresh |= ghost.outcome & self.wanted;
+            self.is_spared = true;
+        }
         let frame = self.channel.newest();
-        let known = self.wanted & !self.fresh;
+        let is_due = self.fresh != 0 || self.sent.is_none_or(|sent| sent.seq < frame.seq);
+        if !is_due || std::mem::take(&mut self.is_spared) {
+            return Ok(Meeting::None);
+        }
+        let condition_id = &*frame.info.condition_id;
+        let draw = |kind, outcomes| trouble.draw(kind, condition_id, frame.token(outcomes));
+        if draw(Kind::MarketClosed, self.wanted).is_some() {
+            return Err(Stop::Trouble);
+        }
+        if let Some(length) = draw(Kind::Silence, self.wanted) {
+            trouble.silence(length, mailbox);
+            return Ok(Meeting::Silence);
+        }
+        let quoted = frame.with_books(self.wanted);
+        if quoted != 0
+            && self.ghost.is_none()
+            && let Some(length) = draw(Kind::Ghost, quoted)
+        {
+            let (outcome, until) = (quoted & quoted.wrapping_neg(), Instant::now() + length);
+            self.ghost = Some(Box::new(Ghost { outcome, until }));
+            self.fresh &= !outcome;
+            frame.put_ghosts(out, outcome);
+            trouble.wake_after(Kind::Ghost, until, mailbox.clone(), Some(slot));
+        }
+        Ok(Meeting::None)
+    }
+
+    /// Adds what is due of the market.
+    fn put(
+        &mut self,
+        out: &mut Vec<u8>,
+        is_custom: bool,
+        trouble: Option<&MarketTrouble>,
+    ) -> Result<(), Lost> {
+        let frame = self.channel.newest();
+        let ghost = self.ghost.as_ref().map_or(0, |ghost| ghost.outcome);
+        let known = self.wanted & !self.fresh & !ghost;
+        let is_met = |kind| {
+            let draw = |trouble: &MarketTrouble| {
+                trouble.draw(kind, &frame.info.condition_id, frame.token(self.wanted))
+            };
+            trouble.and_then(draw).is_some()
+        };
         let before = self.sent.replace(Sent::of(&frame));
         let mut moved = 0;
         if let Some(before) = before.filter(|before| before.seq < frame.seq) {
             // Before the books, whose hashes cover the price of the last trade and the tick.
             frame.put_trades(out, before.trades_end, known)?;
             frame.put_tick(out, before.tick, known);
-            if frame.seq == before.seq + 1 {
-                frame.put_changes(out, known);
+            // Changes are those of all outcomes, also of the one that a ghost stands for.
+            if frame.seq == before.seq + 1 && ghost == 0 {
+                frame.put_renewed(out, known);
+                if !frame.has_changes(known) || !is_met(Kind::Gap) {
+                    frame.put_changes(out, known);
+                }
                 moved = frame.moved() & known;
             } else {
                 frame.put_books(out, known);
@@ -236,7 +384,8 @@ impl Subscription {
         frame.put_books(out, std::mem::take(&mut self.fresh));
         if is_custom {
             frame.put_tops(out, moved);
-            if frame.is_resolved() && before.is_some_and(|before| !before.is_resolved) {
+            let was_open = before.is_some_and(|before| !before.is_resolved);
+            if frame.is_resolved() && was_open && !is_met(Kind::Unresolved) {
                 put_resolved(out, &frame.info, Timestamp::now());
             }
         }
@@ -257,6 +406,11 @@ impl Sent {
 
 impl Drop for ClobSubscriptions {
     fn drop(&mut self) {
+        if let Some(trouble) = &self.trouble {
+            let followed = self.slots.iter().flatten();
+            let tokens = followed.flat_map(|it| tokens(it.channel.market(), it.wanted));
+            trouble.record_end(tokens);
+        }
         if self.custom_from.is_some() {
             self.fanout.clob().leave_announcements(self.id);
         }

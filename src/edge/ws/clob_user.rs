@@ -7,6 +7,7 @@
 
 pub mod feed;
 mod frame;
+mod troubled;
 
 use std::future::pending;
 use std::sync::Arc;
@@ -17,11 +18,13 @@ use tokio::sync::Notify;
 
 use self::feed::{Outbox, Outlet, UserFeed};
 use self::frame::{Markets, TooManyMarkets, UserRequest};
+use self::troubled::UserTrouble;
 use super::batch::Batch;
 use super::clob::{Opening, answer_ping};
 use super::close::{ClobFlaw, CloseReason};
 use super::connection::{Ended, Peer, Protocol, serve};
 use super::watch::Watch;
+use crate::trouble::SocketTrouble;
 use paperbourse_clob::signature::address::Address;
 use paperbourse_core::ids::{AccountId, Timestamp};
 use paperbourse_core::limits::budget::Share;
@@ -44,18 +47,19 @@ pub struct User {
 pub type Authenticate = Box<dyn FnMut(&SocketCredentials<'_>) -> Result<User, CloseReason> + Send>;
 
 /// Tells a client what happens to its orders until the socket ends. `received` are the bytes that
-/// arrived after the head of the upgrade request.
+/// arrived after the head of the upgrade request, and `trouble` is what the socket meets on purpose.
 pub async fn serve_user<S>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,
     (feed, waiters, authenticate): (&Arc<UserFeed>, &Arc<Waiters>, Authenticate),
     watch: &Watch,
+    trouble: Option<SocketTrouble>,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let socket = UserSocket::default();
-    let protocol = Frames { socket: &socket, authenticate };
+    let protocol = Frames { socket: &socket, authenticate, trouble };
     let fetching = socket.run(feed, waiters);
     serve((stream, received), peer, (protocol, socket.wake_writer.clone(), fetching), watch).await
 }
@@ -100,7 +104,8 @@ impl UserSocket {
             Ok(follower) => follower,
             Err(reason) => return reason,
         };
-        *self.stage.lock() = Stage::Following(outlet);
+        let _recorded = outlet.trouble.as_ref().map(UserTrouble::record);
+        *self.stage.lock() = Stage::Following(outlet.clone());
         self.wake_writer.notify_one();
         pending().await
     }
@@ -110,6 +115,7 @@ impl UserSocket {
 struct Frames<'a> {
     socket: &'a UserSocket,
     authenticate: Authenticate,
+    trouble: Option<SocketTrouble>,
 }
 
 impl Frames<'_> {
@@ -132,6 +138,7 @@ impl Frames<'_> {
             wallet,
             wake_writer: self.socket.wake_writer.clone(),
             opening: self.socket.opening.clone(),
+            trouble: self.trouble.take().map(|trouble| UserTrouble::new(trouble, wallet)),
             outbox: Mutex::new(Outbox::new(markets, unsent)),
         })
     }

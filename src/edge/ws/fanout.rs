@@ -116,6 +116,13 @@ impl Fanout {
         self.clob.pass_on(market, now);
     }
 
+    /// Tells the venue's market sockets that the tick of a market is shown differently from now on.
+    pub(crate) fn show_tick(&self, condition_id: &str, now: Timestamp) {
+        if let Some(market) = self.market(condition_id) {
+            self.clob.pass_on(&market, now);
+        }
+    }
+
     /// Announces a market to the sockets subscribed to all markets, which may not have joined it
     /// yet.
     fn announce(&self, market: &Arc<Market>) {
@@ -214,7 +221,8 @@ impl Fanout {
     ) -> Arc<Channel<PriceFrame>> {
         // From then on the market's changes go to its channel and are no longer announced, so the
         // sockets that have not joined it are told now.
-        self.channels.join(market, (mailbox, slot), now, || self.announce(market))
+        let first = |seq| PriceFrame::encode(&market.snapshot(), seq, now);
+        self.channels.join(market, (mailbox, slot), first, || self.announce(market))
     }
 
     /// Removes a socket from a channel. After this call, nothing marks the socket's slot for this
@@ -243,10 +251,6 @@ impl Fanout {
 }
 
 impl Frame for PriceFrame {
-    fn first(market: &Arc<Market>, seq: u64, now: Timestamp) -> Self {
-        Self::encode(&market.snapshot(), seq, now)
-    }
-
     fn next(&self, market: &Arc<Market>, now: Timestamp) -> Option<Self> {
         Some(Self::encode(&market.snapshot(), self.seq + 1, now))
     }

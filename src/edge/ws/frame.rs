@@ -247,6 +247,21 @@ pub(super) fn put_text(out: &mut Vec<u8>, pieces: &[&[u8]]) {
     put(out, OpCode::Text, pieces);
 }
 
+/// Returns the text of the first of these text frames of a server, and the frame's length in bytes.
+pub(super) fn text_frame(frames: &[u8]) -> (&[u8], usize) {
+    let (header_bytes, text_bytes) = match frames {
+        [_, 127, length @ ..] => {
+            let length = length.first_chunk().expect("a long frame has its length");
+            (10, usize::try_from(u64::from_be_bytes(*length)).expect("it is in memory"))
+        }
+        [_, 126, high, low, ..] => (4, u16::from_be_bytes([*high, *low]).into()),
+        [_, length, ..] => (2, (*length).into()),
+        _ => unreachable!("a frame has at least two bytes"),
+    };
+    let whole_bytes = header_bytes + text_bytes;
+    (&frames[header_bytes..whole_bytes], whole_bytes)
+}
+
 /// Appends an empty ping.
 pub(super) fn put_ping(out: &mut Vec<u8>) {
     put(out, OpCode::Ping, &[]);

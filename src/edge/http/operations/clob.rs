@@ -19,6 +19,7 @@ mod markets;
 mod place;
 mod prices;
 mod request;
+mod tick;
 mod unused;
 
 use hyper::StatusCode;

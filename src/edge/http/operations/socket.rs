@@ -27,6 +27,7 @@ use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::request_headers::RequestHeaders;
 use crate::telemetry::Metrics;
+use crate::trouble::SocketTrouble;
 use crate::ws::bounds::{PRICES_BYTES_GOAL, WRITE_BYTES_GOAL};
 use crate::ws::clob_market::serve_clob_market;
 use crate::ws::clob_user::{Authenticate, User, serve_user};
@@ -166,9 +167,9 @@ enum Sends {
     /// Prices of as many markets.
     Prices(AccountId, MarketsMax),
     Executions(AccountId),
-    ClobMarket,
+    ClobMarket(Option<SocketTrouble>),
     /// What happens to the orders of the account whose credentials this finds good.
-    ClobUser(Authenticate),
+    ClobUser(Authenticate, Option<SocketTrouble>),
 }
 
 /// Takes one of the account's socket slots, if its tier allows another one.
@@ -207,9 +208,10 @@ fn admit_address(
     let sockets_max = app.streams_per_address_max.load(Ordering::Relaxed);
     let open = app.clob_sockets.try_open(Origin::of(address), sockets_max);
     let open = open.ok_or(CloseReason::Clob(ClobFlaw::TooManySockets))?;
+    let trouble = app.trouble.clone().map(|trouble| SocketTrouble { trouble, address });
     if stream == Stream::ClobMarket {
         let peer = peer(app, CountedSocket::OfAddress(open));
-        return Ok(Admitted { peer, sends: Sends::ClobMarket });
+        return Ok(Admitted { peer, sends: Sends::ClobMarket(trouble) });
     }
     let (slot, recount) = UserSlot::new(open);
     let caller: Arc<OnceLock<SocketCaller>> = Arc::default();
@@ -220,7 +222,7 @@ fn admit_address(
         batch_bytes: WRITE_BYTES_GOAL,
         ..peer(app, CountedSocket::OfUser(slot))
     };
-    Ok(Admitted { peer, sends: Sends::ClobUser(authenticate) })
+    Ok(Admitted { peer, sends: Sends::ClobUser(authenticate, trouble) })
 }
 
 /// Returns what finds out for whom a socket is. It notes the caller, and counts the socket for the
@@ -312,12 +314,12 @@ impl Serving {
                     None => refuse(io, CloseReason::Busy).await,
                 }
             }
-            Ok(Admitted { peer, sends: Sends::ClobMarket }) => {
-                Box::pin(serve_clob_market((io, received), peer, from, &watch)).await
+            Ok(Admitted { peer, sends: Sends::ClobMarket(trouble) }) => {
+                Box::pin(serve_clob_market((io, received), peer, from, &watch, trouble)).await
             }
-            Ok(Admitted { peer, sends: Sends::ClobUser(authenticate) }) => {
+            Ok(Admitted { peer, sends: Sends::ClobUser(authenticate, trouble) }) => {
                 let from = (&app.users, &waiters, authenticate);
-                Box::pin(serve_user((io, received), peer, from, &watch)).await
+                Box::pin(serve_user((io, received), peer, from, &watch, trouble)).await
             }
             Err(reason) => refuse(io, reason).await,
         };

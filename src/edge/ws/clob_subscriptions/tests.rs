@@ -1,3 +1,5 @@
+mod trouble;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -106,8 +108,12 @@ struct Kept {
 
 impl Client {
     fn new(venue: &Venue) -> Self {
+        Self::in_trouble(venue, None)
+    }
+
+    fn in_trouble(venue: &Venue, trouble: Option<SocketTrouble>) -> Self {
         let turns = Arc::default();
-        let socket = ClobSubscriptions::open(&venue.fanout, &turns).unwrap();
+        let socket = ClobSubscriptions::open(&venue.fanout, &turns, trouble).unwrap();
         let (books, tops) = (BTreeMap::new(), BTreeMap::new());
         Self { socket, turns, books, trades: Vec::new(), tops, kinds: Vec::new() }
     }
@@ -122,7 +128,7 @@ impl Client {
     }
 
     /// Takes one turn, in which about so many bytes are due.
-    fn read(&mut self, venue: &Venue, bytes_goal: usize) -> Result<(), Lost> {
+    fn read(&mut self, venue: &Venue, bytes_goal: usize) -> Result<(), Stop> {
         self.turns.give();
         let mut out = Vec::new();
         self.socket.take_turn(&mut out, bytes_goal)?;
@@ -202,9 +208,14 @@ impl Client {
 
     /// Checks that the kept book has this hash.
     fn check(&self, info: &MarketInfo, token: &str, at: &str, hash: &str) {
+        assert_eq!(hash, self.hash(info, token, at), "{token} at {at}");
+    }
+
+    /// The hash of the kept book.
+    fn hash(&self, info: &MarketInfo, token: &str, at: &str) -> String {
         let kept = &self.books[token];
         let price = |text: &str| Price::from_text(text, Rounding::Exact).unwrap();
-        let expected = BookHasher::default().hash(
+        BookHasher::default().hash(
             HashedBook {
                 market: "m",
                 token_id: token,
@@ -216,8 +227,7 @@ impl Client {
                 version: None,
             },
             (!kept.last_trade.is_empty()).then(|| price(&kept.last_trade)),
-        );
-        assert_eq!(hash, expected, "{token} at {at}");
+        )
     }
 }
 
@@ -319,7 +329,7 @@ fn a_socket_that_would_miss_a_trade_ends() {
         (0..count).for_each(|_| venue.trade(0, 60, true));
         venue.pass_on();
     }
-    assert_eq!(client.read(&venue, usize::MAX), Err(Lost));
+    assert_eq!(client.read(&venue, usize::MAX), Err(Stop::Lost));
     let mut quick = Client::new(&venue);
     quick.join("t-Yes", venue.now());
     quick.read_all(&venue);

@@ -20,10 +20,12 @@ use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
 
 use super::frame::{Markets, put_dropped, put_news};
+use super::troubled::{Met, UserTrouble};
 use crate::rows::Party;
 use crate::ws::bounds::USER_OUTBOX_BYTES_MAX;
 use crate::ws::clob::Opening;
 use crate::ws::close::CloseReason;
+use crate::ws::connection::Ended;
 use paperbourse_clob::signature::address::Address;
 use paperbourse_core::engine::event::Event;
 use paperbourse_core::engine::order::news::{News, OrderNews};
@@ -82,6 +84,8 @@ pub(super) struct Outlet {
     pub(super) wake_writer: Arc<Notify>,
     /// Has the socket closed.
     pub(super) opening: Arc<Opening>,
+    /// `None` unless there is trouble on demand.
+    pub(super) trouble: Option<UserTrouble>,
     pub(super) outbox: Mutex<Outbox>,
 }
 
@@ -92,8 +96,8 @@ pub(super) struct Outbox {
     pub(super) markets: Markets,
     /// Whether the socket is being closed, so that no more frames are added.
     is_closed: bool,
-    /// Whether the server is shutting down.
-    is_last: bool,
+    /// How the socket ends once all frames are taken.
+    end: Option<Ended>,
     /// The newest record of the shard when the account began to be followed.
     begins_after: u64,
     /// Pays for the frames.
@@ -278,7 +282,7 @@ impl UserFeed {
         let mut part = self.part(account.shard()).lock();
         // The last socket may have ended meanwhile.
         let Some(followed) = part.of.get_mut(&account) else { return };
-        followed.tell(sequence, &receipt.market_id, |out, party| put_news(out, &news, party));
+        followed.tell(sequence, &news.listed, |out, party| put_news(out, &news, party));
         if is_delayed {
             followed.delayed.insert(order, news.listed);
         } else {
@@ -290,8 +294,8 @@ impl UserFeed {
         let mut part = self.part(shard).lock();
         for followed in part.of.values_mut() {
             let Some(listed) = followed.delayed.remove(&order) else { continue };
-            let (market_id, now) = (&listed.receipt.market_id, Timestamp::now());
-            followed.tell(sequence, market_id, |out, party| put_dropped(out, &listed, now, party));
+            let now = Timestamp::now();
+            followed.tell(sequence, &listed, |out, party| put_dropped(out, &listed, now, party));
         }
     }
 
@@ -325,12 +329,13 @@ async fn read(
 }
 
 impl Followed {
-    /// Adds frames about a market to the outboxes of the account. `put` writes them.
-    fn tell(&self, sequence: u64, market_id: &str, put: impl Fn(&mut Vec<u8>, &Party<'_>)) {
+    /// Adds frames about an order to the outboxes of the account. `put` writes them.
+    fn tell(&self, sequence: u64, listed: &ListedOrder, put: impl Fn(&mut Vec<u8>, &Party<'_>)) {
         let mut written: Option<(&str, Arc<[u8]>)> = None;
+        let mut met: Option<Met> = None;
         for outlet in &self.sockets {
             let mut outbox = outlet.outbox.lock();
-            if sequence <= outbox.begins_after || !outbox.markets.have(market_id) {
+            if sequence <= outbox.begins_after || !outbox.markets.have(&listed.receipt.market_id) {
                 continue;
             }
             // Rows name the API key, and most accounts use one.
@@ -342,7 +347,17 @@ impl Followed {
                     frames.into()
                 }
             };
-            outlet.add(&mut outbox, &frames);
+            match &outlet.trouble {
+                None => outlet.add(&mut outbox, &frames),
+                Some(trouble) => {
+                    // Drawn once, whatever sockets the wallet has.
+                    let met = met.get_or_insert_with(|| trouble.draw(&frames, listed));
+                    outlet.add(&mut outbox, &met.apply(&frames));
+                    if met.is_cut {
+                        outlet.cut(&mut outbox);
+                    }
+                }
+            }
             written = Some((&outlet.owner, frames));
         }
     }
@@ -356,7 +371,7 @@ impl Outbox {
             bytes: 0,
             markets,
             is_closed: false,
-            is_last: false,
+            end: None,
             begins_after: 0,
             unsent,
         }
@@ -374,20 +389,20 @@ impl Outlet {
             batch.extend_from_slice(&frames);
         }
         outbox.charge();
-        if outbox.is_last && outbox.frames.is_empty() {
-            self.opening.close(CloseReason::GoingAway);
+        if let Some(end) = outbox.end.filter(|_| outbox.frames.is_empty()) {
+            self.opening.end(end);
         }
     }
 
     /// Has the socket closed once all frames are taken. Returns whether there are any.
     pub(super) fn finish(&self) -> bool {
         let mut outbox = self.outbox.lock();
-        outbox.is_last = true;
+        outbox.end.get_or_insert(Ended::Closed(CloseReason::GoingAway));
         !outbox.frames.is_empty()
     }
 
     fn add(&self, outbox: &mut Outbox, frames: &Arc<[u8]>) {
-        if outbox.is_closed {
+        if outbox.is_closed || frames.is_empty() {
             return;
         }
         outbox.bytes += frames.len();
@@ -405,6 +420,13 @@ impl Outlet {
         outbox.bytes = 0;
         outbox.charge();
         self.opening.close(reason);
+    }
+
+    /// Has the stream end without a close frame once all frames are taken.
+    fn cut(&self, outbox: &mut Outbox) {
+        outbox.is_closed = true;
+        outbox.end.get_or_insert(Ended::Gone);
+        self.wake_writer.notify_one();
     }
 }
 

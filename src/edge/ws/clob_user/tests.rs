@@ -201,7 +201,7 @@ impl World {
         let (feed, waiters) = (self.feed.clone(), self.waiters.clone());
         let ended = tokio::spawn(async move {
             let from = (&feed, &waiters, authenticate);
-            serve_user((server, Vec::new()), peer, from, &watch).await
+            serve_user((server, Vec::new()), peer, from, &watch, None).await
         });
         let mut socket = WebSocket::after_handshake(client, Role::Client);
         socket.set_auto_close(false);

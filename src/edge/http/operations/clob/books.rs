@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use hyper::StatusCode;
 use tokio::task::yield_now;
 
-use super::{Answer, Awaited, request};
+use super::{Answer, Awaited, request, tick};
 use crate::http::call::Call;
 use crate::http::error::ClobError;
 use crate::http::json::write::{JsonObject, write_list};
@@ -29,7 +29,7 @@ const BOOKS_PER_TURN: usize = 8;
 pub(super) fn get(call: &Call<'_>) -> Answer {
     let shown = request::outcome(call, ClobError::NO_BOOK)?;
     let mut body = Vec::with_capacity(4096);
-    write_book(&mut body, &shown, &mut BookHasher::default()).ok_or(ClobError::NO_BOOK)?;
+    write_book(call, &mut body, &shown, &mut BookHasher::default()).ok_or(ClobError::NO_BOOK)?;
     Ok(Reply::json(StatusCode::OK, body))
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn list(call: &Call<'_>) -> Awaited {
         if end > 1 {
             body.push(b',');
         }
-        if write_book(&mut body, &shown, &mut hasher).is_none() {
+        if write_book(call, &mut body, &shown, &mut hasher).is_none() {
             body.truncate(end);
         }
         if body.len() > BOOKS_BYTES_MAX {
@@ -60,29 +60,37 @@ pub(super) async fn list(call: &Call<'_>) -> Awaited {
 }
 
 /// Writes the book that the outcome trades on; `None` if there is none.
-fn write_book(out: &mut Vec<u8>, shown: &OutcomeSnapshot, hasher: &mut BookHasher) -> Option<()> {
+fn write_book(
+    call: &Call<'_>,
+    out: &mut Vec<u8>,
+    shown: &OutcomeSnapshot,
+    hasher: &mut BookHasher,
+) -> Option<()> {
     let quoted = shown.book().ok()?;
+    let coarse = tick::coarse(call, shown.market.info());
+    let place = (shown, coarse.unwrap_or(shown.market.info().tick));
     let (book, is_mirrored) = (quoted.book, quoted.liquidity.is_mirrored());
     let newest = book.last_trade.map(|trade| trade.price);
     if is_mirrored {
         let mirror = book.ladder().mirrored();
         let newest = newest.map(Price::complement);
-        write(out, shown, (book.updated_at, &mirror), (None, newest), hasher);
+        write(out, place, (book.updated_at, &mirror), (None, newest), hasher);
     } else {
-        let sent = book.hash.as_ref();
+        // The venue's hash covers the market's own tick.
+        let sent = book.hash.as_ref().filter(|_| coarse.is_none());
         // The trade that the venue's hash covers may be older than the newest.
         let last_trade_price = sent.map_or(newest, |hash| hash.last_trade_price);
         let hash = sent.map(|hash| &*hash.text);
-        write(out, shown, (book.updated_at, book.ladder()), (hash, last_trade_price), hasher);
+        write(out, place, (book.updated_at, book.ladder()), (hash, last_trade_price), hasher);
     }
     Some(())
 }
 
-/// Writes a book of this time with these levels, the venue's hash of them if it sent one, and the
-/// price of the last trade.
+/// Writes the book of an outcome with this tick, time and levels, the venue's hash of them if it
+/// sent one, and the price of the last trade.
 fn write(
     out: &mut Vec<u8>,
-    shown: &OutcomeSnapshot,
+    (shown, tick): (&OutcomeSnapshot, Price),
     (at, ladder): (Timestamp, &Ladder),
     (sent_hash, last_trade_price): (Option<&str>, Option<Price>),
     hasher: &mut BookHasher,
@@ -94,7 +102,7 @@ fn write(
         at,
         ladder,
         order_size_min: info.order_size_min,
-        tick: info.tick,
+        tick,
         neg_risk: info.neg_risk,
         version: None,
     };

@@ -3,7 +3,7 @@
 
 use hyper::StatusCode;
 
-use super::{Answer, object, request};
+use super::{Answer, object, request, tick};
 use crate::http::call::Call;
 use crate::http::cursor::Cursor;
 use crate::http::error::ClobError;
@@ -30,7 +30,8 @@ enum Form {
 
 pub(super) fn tick_size(call: &Call<'_>) -> Answer {
     let shown = request::outcome(call, ClobError::NO_MARKET)?;
-    Ok(object(|body| body.number("minimum_tick_size", shown.market.info().tick.micros())))
+    let tick = tick::shown(call, shown.market.info());
+    Ok(object(|body| body.number("minimum_tick_size", tick.micros())))
 }
 
 pub(super) fn neg_risk(call: &Call<'_>) -> Answer {
@@ -68,7 +69,7 @@ pub(super) fn terms(call: &Call<'_>) -> Answer {
             token.text("o", &outcome.label);
             token.end();
         });
-        body.number("mts", info.tick.micros());
+        body.number("mts", tick::shown(call, info).micros());
         body.number("mos", info.order_size_min.micros());
         if info.neg_risk {
             body.flag("nr", true);
@@ -101,7 +102,7 @@ pub(super) fn terms(call: &Call<'_>) -> Answer {
 pub(super) fn get(call: &Call<'_>) -> Answer {
     let market = find(call)?;
     let mut body = Vec::with_capacity(1536);
-    write_market(&mut body, &market, Form::Long);
+    write_market(call, &mut body, &market, Form::Long);
     Ok(Reply::json(StatusCode::OK, body))
 }
 
@@ -151,7 +152,7 @@ fn page(call: &Call<'_>, form: Form, stages: Vec<Stage>) -> Answer {
     let mut body = JsonObject::new(&mut out);
     let mut count = 0;
     write_list(body.value("data"), shown, |out, market| {
-        write_market(out, market, form);
+        write_market(call, out, market, form);
         count += 1;
     });
     body.text("next_cursor", &next.to_string());
@@ -161,11 +162,11 @@ fn page(call: &Call<'_>, form: Form, stages: Vec<Stage>) -> Answer {
     Ok(Reply::json(StatusCode::OK, out))
 }
 
-fn write_market(out: &mut Vec<u8>, market: &MarketSnapshot, form: Form) {
+fn write_market(call: &Call<'_>, out: &mut Vec<u8>, market: &MarketSnapshot, form: Form) {
     let info = market.info();
     let mut row = JsonObject::new(out);
     match form {
-        Form::Long => write_long(&mut row, info, market),
+        Form::Long => write_long(&mut row, info, market, tick::shown(call, info)),
         Form::Simplified => {
             row.text("condition_id", &condition::wide(&info.condition_id));
             write_rewards(&mut row);
@@ -176,14 +177,14 @@ fn write_market(out: &mut Vec<u8>, market: &MarketSnapshot, form: Form) {
     row.end();
 }
 
-fn write_long(row: &mut JsonObject<'_>, info: &MarketInfo, market: &MarketSnapshot) {
+fn write_long(row: &mut JsonObject<'_>, info: &MarketInfo, market: &MarketSnapshot, tick: Price) {
     let id = condition::wide(&info.condition_id);
     let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or_default().to_owned();
     row.flag("enable_order_book", !info.status.is_closed());
     write_stage(row, info);
     row.null("accepting_order_timestamp");
     row.number("minimum_order_size", info.order_size_min.micros());
-    row.number("minimum_tick_size", info.tick.micros());
+    row.number("minimum_tick_size", tick.micros());
     row.text("condition_id", &id);
     row.text("question_id", &id);
     row.text("question", &text(&info.question));

@@ -11,7 +11,7 @@ use hyper::StatusCode;
 use serde_json::value::RawValue;
 
 use super::list::{Stages, find};
-use super::{Awaited, object, request};
+use super::{Awaited, object, request, tick};
 use crate::http::call::Call;
 use crate::http::error::{ClobError, ClobRefusal};
 use crate::http::json::write::{JsonObject, write_list, write_text};
@@ -195,6 +195,7 @@ fn verify_now(call: &Call<'_>, json: &[u8]) -> Result<Verified, ClobError> {
     let market = MarketFacts { kind: kind.ok_or(ClobError::NO_BOOK)?, tick_micros };
     let Party { owner, wallet } = Party::of(call);
     let order = posted.verify(&Caller { address: wallet, api_key: owner }, &market)?;
+    tick::draw(call, &order, posted.token_id(), info);
     let terms = terms(call, &order, &market, &shown);
     let token_id = info.outcomes[usize::from(shown.outcome.0)].token_id.clone();
     Ok(Verified { id: order.id.to_string(), order, token_id, terms })
@@ -208,6 +209,8 @@ fn terms(
     shown: &OutcomeSnapshot,
 ) -> Result<NewOrder, ClobError> {
     let OrderTerms { price_micros, size } = order.terms(market)?;
+    let price = Price::from_micros(bounded(price_micros)?);
+    tick::check(call, order, price, shown.market.info())?;
     order.check_expiration(call.context.moment.now.seconds().unsigned_abs())?;
     if call.app.clob.is_strict {
         if order.version == Version::V1 {
@@ -233,7 +236,7 @@ fn terms(
         kind: if order.order_type.may_rest() { OrderKind::Limit } else { OrderKind::Market },
         quantity,
         amount,
-        price: Some(Price::from_micros(bounded(price_micros)?)),
+        price: Some(price),
         time_in_force: Some(match order.order_type {
             OrderType::Gtc => NamedTimeInForce::Gtc,
             OrderType::Gtd => NamedTimeInForce::Gtd,
