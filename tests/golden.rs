@@ -11,7 +11,8 @@
 //! first of them on. `reset` has accounts that were reset, and snapshots of version
 //! 4. `operators` has accounts that operators have acted on, and snapshots of version 5. `used` has
 //! orders that have used displayed sizes, and snapshots of version 6. `wallets` has keys that were
-//! granted to wallets, and snapshots of version 7.
+//! granted to wallets, and snapshots of version 7. `undone` has fills that were undone, and
+//! snapshots of version 8.
 //!
 //! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new directories into an empty one.
 
@@ -29,6 +30,8 @@ mod operators;
 mod reset;
 #[path = "golden/resting.rs"]
 mod resting;
+#[path = "golden/undone.rs"]
+mod undone;
 #[path = "golden/used.rs"]
 mod used;
 #[path = "golden/wallets.rs"]
@@ -157,6 +160,7 @@ fn kind(event: &Event) -> &'static str {
         Event::OrderAdmitted { .. } => "order admitted",
         Event::RestingFilled(filled) if filled.used.is_empty() => "resting filled",
         Event::RestingFilled(_) => "resting filled of levels",
+        Event::FillUndone(_) => "fill undone",
         Event::OrderEnded { .. } => "order ended",
         Event::AccountReset(_) => "account reset",
         Event::OperatorActed(_) => "operator acted",
@@ -485,6 +489,9 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         for used in state.used_rows() {
             writeln!(text, "{used:?}").unwrap();
         }
+    }
+    for row in state.undone_fills() {
+        writeln!(text, "{row:?}").unwrap();
     }
     for log in state.fill_logs() {
         writeln!(text, "{log:?}").unwrap();

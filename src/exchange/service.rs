@@ -26,6 +26,7 @@ mod rate_rule;
 mod reads;
 mod search;
 pub mod settlement;
+mod undo;
 mod updown;
 mod wallets;
 
@@ -48,6 +49,7 @@ pub use rate_rule::RateRule;
 pub use search::{
     Bounds, EventSearch, EventTotals, FoundEvent, FoundEvents, MarketSearch, market_number,
 };
+pub use undo::UndoOutcome;
 pub use updown::UpDownList;
 pub use wallets::{KnownWallets, WrongMasterKey};
 

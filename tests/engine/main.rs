@@ -27,6 +27,7 @@ mod resting_contradictions;
 mod restore;
 mod script;
 mod settlement;
+mod undo;
 mod used;
 mod visits;
 mod world;

@@ -6,6 +6,7 @@ mod cost;
 mod delayed;
 mod ends;
 mod money;
+mod undo;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,6 +96,8 @@ pub(crate) enum Fact {
     Admitted(usize),
     Filled(Fill),
     Ended(usize, &'static str),
+    /// A part of an order was undone: cash, shares, their cost, and the profit without it.
+    Undone(usize, usize, [Micros; 4]),
     /// An account's heartbeat began, changed or ended.
     Heartbeat(usize, Option<i64>),
     /// An account started anew: the positions that it lost and what they had cost, and how much its
@@ -140,13 +143,17 @@ pub(crate) struct NaiveOrders {
     pub(crate) open_max: usize,
     pub(crate) orders: Vec<Order>,
     pub(crate) fills: Vec<Fill>,
+    /// The fills that were undone, by their places in `fills`.
+    pub(crate) undone: BTreeSet<usize>,
     settled: BTreeMap<usize, Vec<Micros>>,
+    /// What payouts have brought above the cost, by account, market and outcome.
+    paid: BTreeMap<(usize, usize, usize), Micros>,
     used: BTreeMap<(Side, Place), Used>,
     levels: BTreeMap<Place, Level>,
     restart_count: u32,
     heartbeats: BTreeMap<usize, Heartbeat>,
-    /// How many fills there were when each account was last reset; only later ones count.
-    reset_at: BTreeMap<usize, usize>,
+    /// How many fills there were at each reset of an account; only later ones count.
+    reset_at: BTreeMap<usize, Vec<usize>>,
     /// How often each account was reset.
     pub(crate) reset_counts: BTreeMap<usize, u32>,
     /// The positions that the newest reset of each account closed: account, market, outcome.
@@ -164,7 +171,9 @@ impl NaiveOrders {
             open_max: 1_000,
             orders: Vec::new(),
             fills: Vec::new(),
+            undone: BTreeSet::new(),
             settled: BTreeMap::new(),
+            paid: BTreeMap::new(),
             used: BTreeMap::new(),
             levels: BTreeMap::new(),
             restart_count: 0,

@@ -23,6 +23,7 @@ use paperbourse::engine::command::{
     CancelOrder, CancelOrders, ExpireOrders, MatchOrders, OrderNames, PlaceOrder,
 };
 use paperbourse::engine::event::Events;
+use paperbourse::engine::fills::undo::UndoFill;
 use paperbourse::engine::order::delayed::DecideDelayed;
 use paperbourse::engine::order::order_state::{OrderState, Progress};
 use paperbourse::engine::order::payload::{NamedTimeInForce, NewOrder};
@@ -106,6 +107,13 @@ impl Run {
     pub(crate) fn cancel(&mut self, account: &str, order: &str) -> String {
         let order = OrderId::new(self.world.state.shard(), counter(order)).expect("an id");
         self.outcome(&CancelOrder { account: self.account(account), order })
+    }
+
+    #[track_caller]
+    pub(crate) fn undo(&mut self, account: &str, order: &str, part: &str) -> String {
+        let order = OrderId::new(self.world.state.shard(), counter(order)).expect("an id");
+        let part = part.parse().expect("the number of a fill");
+        self.outcome(&UndoFill { account: self.account(account), order, part })
     }
 
     #[track_caller]

@@ -9,6 +9,7 @@ mod convert;
 mod ends;
 mod preview;
 mod sent;
+mod undo;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use paperbourse::engine::command::{
     CancelOnDisconnect, CancelOrder, CancelOrders, ClearBooks, ExpireOrders, MatchOrders,
     OpenAccount, OrderNames, Owner, PlaceOrder, SetHeartbeat, Settle, Trade, TradeOrder,
 };
-use paperbourse::engine::event::{Event, Events};
+use paperbourse::engine::event::{Event, Events, FillUndone};
+use paperbourse::engine::fills::undo::UndoFill;
 use paperbourse::engine::market::payout::Decision;
 use paperbourse::engine::market::settlement::Payment;
 use paperbourse::engine::order::delayed::{DecideDelayed, DelayedSubject};
@@ -87,6 +89,8 @@ struct Pair {
     /// What happened, for a run that fails.
     steps: Vec<String>,
     seed: u64,
+    /// Money is short more often in runs in which no fill is undone.
+    are_fills_undone: bool,
     reached: BTreeMap<String, u64>,
 }
 
@@ -99,7 +103,7 @@ impl Drop for Pair {
 }
 
 impl Pair {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, are_fills_undone: bool) -> Self {
         let mut world = World::new();
         world.rules.starting_balance = Usd::from_micros(narrow(BALANCE));
         world.now = Timestamp::EPOCH;
@@ -119,6 +123,7 @@ impl Pair {
             middle: [50; MARKETS],
             steps: Vec::new(),
             seed,
+            are_fills_undone,
             reached: BTreeMap::new(),
         };
         if pair.random.once_in(3) {
@@ -136,7 +141,7 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.random.below(123) {
+        match self.random.below(if self.are_fills_undone { 131 } else { 123 }) {
             30..62 => self.place(),
             62..80 => {
                 let market = self.random.below(MARKETS);
@@ -155,6 +160,7 @@ impl Pair {
             118..121 => self.end_silent(),
             121 => self.clear_books(),
             122 => self.reset(),
+            123.. => self.undo(),
             _ => self.change_book(),
         }
         self.check();
@@ -200,6 +206,11 @@ impl Pair {
                     format!("{reason} while delayed")
                 }
                 Fact::Ended(_, reason) => (*reason).to_owned(),
+                Fact::Undone(order, ..) if self.naive.is_open(*order) => "undone while open".into(),
+                Fact::Undone(order, ..) if self.naive.orders[*order].sent.is_buy => {
+                    "purchase undone".into()
+                }
+                Fact::Undone(..) => "sale undone".into(),
                 Fact::Heartbeat(_, Some(_)) => "heartbeat begins".into(),
                 Fact::Heartbeat(_, None) => "heartbeat ends".into(),
                 Fact::Reset { position_count: 0, .. } => "reset".into(),
@@ -362,7 +373,7 @@ impl Pair {
 
 /// What has become of a shard after a random run.
 pub(crate) fn random_world(seed: u64, steps: usize) -> World {
-    let mut pair = Pair::new(seed);
+    let mut pair = Pair::new(seed, true);
     for _ in 0..steps {
         pair.step();
     }
@@ -378,8 +389,9 @@ fn the_engine_agrees_with_the_naive_matcher() {
     let runs = number("PAPERBOURSE_ORDER_RUNS").unwrap_or(RUNS_DEFAULT);
     let first = number("PAPERBOURSE_ORDER_SEED").unwrap_or(1);
     let mut reached: BTreeMap<String, u64> = BTreeMap::new();
-    for seed in first..first + runs {
-        let mut pair = Pair::new(seed);
+    let seeds = first..first + runs;
+    for (seed, are_fills_undone) in seeds.flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut pair = Pair::new(seed, are_fills_undone);
         for _ in 0..STEPS {
             pair.step();
         }
@@ -448,6 +460,15 @@ fn the_engine_agrees_with_the_naive_matcher() {
         "reset while delayed",
         "reset with positions",
         "resolved while delayed",
+        "UNDO_BEFORE",
+        "UNDO_COST_UNKNOWN",
+        "UNDO_NOT_KEPT",
+        "UNDO_RESET",
+        "UNDO_RESOLVED",
+        "UNDO_SHARES_GONE",
+        "purchase undone",
+        "sale undone",
+        "undone while open",
     ] {
         assert!(reached.contains_key(what), "no step led to: {what}");
     }

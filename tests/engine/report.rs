@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use paperbourse::engine::State;
 use paperbourse::engine::admin::standing::Act;
 use paperbourse::engine::event::{
-    AccountReset, Event, OperatorActed, OrderFilled, OrderPlaced, RestingFilled,
+    AccountReset, Event, FillUndone, OperatorActed, OrderFilled, OrderPlaced, RestingFilled,
 };
+use paperbourse::engine::fills::undo::UndoFlaw;
 use paperbourse::engine::market::payout::PaidPosition;
 use paperbourse::engine::order::payload::PayloadFlaw;
 use paperbourse::engine::order::terms::Reserve;
@@ -64,6 +65,15 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::PostOnlyWouldCross { .. } => "INVALID_POST_ONLY_ORDER",
         Rejection::OpenOrderLimitExceeded { .. } => "OPEN_ORDER_LIMIT_EXCEEDED",
         Rejection::NotCancellable { .. } | Rejection::OrderIsDelayed => "ORDER_NOT_CANCELLABLE",
+        Rejection::FillNotUndone(flaw) => match flaw {
+            UndoFlaw::NotKept => "UNDO_NOT_KEPT",
+            UndoFlaw::UndoneBefore => "UNDO_BEFORE",
+            UndoFlaw::MarketResolved => "UNDO_RESOLVED",
+            UndoFlaw::AccountReset => "UNDO_RESET",
+            UndoFlaw::SharesGone => "UNDO_SHARES_GONE",
+            UndoFlaw::CashGone => "UNDO_CASH_GONE",
+            UndoFlaw::CostUnknown => "UNDO_COST_UNKNOWN",
+        },
         Rejection::Broken { .. } => "BROKEN",
     }
 }
@@ -152,6 +162,7 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
                 write!(text, "admitted O{} ", order.counter()).expect("a string grows");
             }
             Event::RestingFilled(filled) => text += &rested(filled),
+            Event::FillUndone(undone) => text += &fill_undone(undone),
             Event::OrderEnded { order, reason, .. } => {
                 write!(text, "ended O{} {} ", order.counter(), reason.as_str().to_uppercase())
                     .expect("a string grows");
@@ -264,6 +275,15 @@ fn placed(state: &State, placed: &OrderPlaced) -> String {
 }
 
 /// A fill of an open order, as `O1:quantity:notional:fee`.
+fn fill_undone(undone: &FillUndone) -> String {
+    let FillUndone { order, part, balance, position_shares, position_cost, realised, .. } = undone;
+    format!(
+        "undone O{} {part} cash {balance} position {position_shares} cost {position_cost} \
+         realised {realised} ",
+        order.counter()
+    )
+}
+
 fn rested(filled: &RestingFilled) -> String {
     let RestingFilled { order, fill, .. } = filled;
     format!("fill O{}:{}:{}:{} ", order.counter(), fill.quantity, fill.notional, fill.fee)

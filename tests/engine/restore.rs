@@ -5,6 +5,7 @@ use paperbourse::engine::account::ledger::Ledger;
 use paperbourse::engine::command::{CreateKey, OrderNames, Owner, Trade, TradeOrder, WriteComment};
 use paperbourse::engine::comment::{Comment, Written};
 use paperbourse::engine::fills::log::FillLogRow;
+use paperbourse::engine::fills::undone::UndoneRow;
 use paperbourse::engine::key::{Key, KeyGrant, Permissions};
 use paperbourse::engine::market::payout::{Decided, SettledMarket, Settlement};
 use paperbourse::engine::order::idempotency::NameHash;
@@ -37,6 +38,7 @@ pub(crate) struct Rows<'a> {
     pub(crate) decisions: Vec<Decided>,
     fill_logs: Vec<FillLogRow<'a>>,
     pub(crate) used: Vec<UsedRow>,
+    pub(crate) undone: Vec<UndoneRow>,
 }
 
 impl<'a> Rows<'a> {
@@ -55,6 +57,7 @@ impl<'a> Rows<'a> {
             decisions: state.decisions().cloned().collect(),
             fill_logs: state.fill_logs().collect(),
             used: state.used_rows().collect(),
+            undone: state.undone_fills().collect(),
         }
     }
 
@@ -83,6 +86,7 @@ impl<'a> Rows<'a> {
             restorer.fill_log(account, began_after, fills.clone())?;
         }
         self.used.into_iter().try_for_each(|row| restorer.used(row))?;
+        self.undone.into_iter().try_for_each(|row| restorer.undone_fill(row))?;
         restorer.finish()
     }
 }

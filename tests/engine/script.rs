@@ -163,6 +163,7 @@ impl Run {
             ["cancel", account, order] => self.cancel(account, order),
             ["cancel-all", account, options @ ..] => self.cancel_all(account, options),
             ["expire"] => self.expire(),
+            ["undo", account, order, part] => self.undo(account, order, part),
             ["reset", account] => self.outcome(&ResetAccount(self.account(account))),
             [
                 act @ ("suspend" | "resume" | "deposit" | "tier" | "erase" | "operator-reset"),

@@ -10,6 +10,7 @@ mod footprint;
 mod open;
 mod reset;
 mod standing;
+mod undo;
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
@@ -371,6 +372,9 @@ impl Account {
         }
         for (&position, settlement) in self.settlements() {
             terms += settlement.term(id, position);
+        }
+        for (&number, undone) in self.undone_fills().into_iter().flatten() {
+            terms += undone.term(id, number);
         }
         let log = self.fill_log().map(|log| log.term(id, self.fill_count_ever()));
         terms += log.unwrap_or_default();

@@ -95,6 +95,7 @@ impl State {
             }
             Event::OrderAdmitted { order } => self.admit_order(*order, position_in_log),
             Event::RestingFilled(filled) => self.fill_resting(filled, position_in_log),
+            Event::FillUndone(undone) => self.undo_fill(undone, position_in_log),
             Event::OrderEnded { order, reason, at } => {
                 self.end_order(*order, *reason, *at, position_in_log)
             }

@@ -16,7 +16,7 @@ use crate::engine::state::hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::market::book::Level;
 use crate::market::walk::Fills;
-use crate::money::Usd;
+use crate::money::{Shares, Usd};
 
 /// The events of one command. They form one journal record, which reaches the disk whole or not at
 /// all.
@@ -104,6 +104,8 @@ pub enum Event {
     },
     /// An open order filled, in part or completely.
     RestingFilled(Box<RestingFilled>),
+    /// A fill was undone: its account has what it would have without it.
+    FillUndone(Box<FillUndone>),
     /// An open order ended before it filled completely, and its reserve is released.
     OrderEnded {
         /// The order that ended.
@@ -205,6 +207,7 @@ impl Event {
             | Self::MarketIntroduced { .. }
             | Self::OrderFilled(_)
             | Self::OrderDelayed(_)
+            | Self::FillUndone(_)
             | Self::CommentAdded { .. }
             | Self::SettlementDecided { .. } => true,
             // A delayed order already has its memory.
@@ -299,6 +302,29 @@ pub struct RestingFilled {
     /// The displayed levels that the order took from, and what is left of each. Empty if these
     /// levels no longer matter, and in records written before this field existed.
     pub used: SmallVec<[UsedLevel; 1]>,
+}
+
+/// A fill was undone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FillUndone {
+    /// The account that placed the order.
+    pub account: AccountId,
+    /// The fill's number within the account, from 1.
+    pub number: u64,
+    /// The order that had filled.
+    pub order: OrderId,
+    /// The fill's number within its order, from 1.
+    pub part: u32,
+    /// The account's cash without the fill.
+    pub balance: Usd,
+    /// The account's shares of the outcome without the fill.
+    pub position_shares: Shares,
+    /// The cost of the position without the fill, without fees.
+    pub position_cost: Usd,
+    /// The realised profit of the position without the fill, without fees.
+    pub realised: Usd,
+    /// The time of the decision.
+    pub at: Timestamp,
 }
 
 /// An account was reset.

@@ -8,6 +8,8 @@
 pub mod fill;
 pub mod log;
 pub mod turnover;
+pub mod undo;
+pub mod undone;
 
 use std::sync::Arc;
 
@@ -44,6 +46,9 @@ pub struct FillRow {
     /// The order's name from the request's body; `None` if there is none, or if the order was
     /// forgotten.
     pub client_order_id: Option<Box<str>>,
+    /// When the fill was undone; `None` if it was not. An undone fill is a fact, but nothing that
+    /// the account has or has traded counts it.
+    pub undone_at: Option<Timestamp>,
 }
 
 /// A page of consecutive fills of an account, and the range of fills that are kept.
@@ -103,15 +108,6 @@ pub struct FillHistory {
     pub next: Option<FillCursor>,
 }
 
-/// A fill that is kept, without names.
-pub(in crate::engine) struct KeptFill {
-    /// The order that filled.
-    pub(in crate::engine) order: OrderId,
-    /// The fill's number within its order, from 1.
-    pub(in crate::engine) part: u32,
-    pub(in crate::engine) fill: Fill,
-}
-
 /// The attributes of a fill that a [`FillFilter`] matches.
 struct FillKey {
     order: OrderId,
@@ -151,7 +147,7 @@ impl FillPage {
 impl Account {
     /// Returns the number of the oldest fill that is kept. If no fill is kept, returns the number
     /// of the newest fill plus 1.
-    fn oldest_fill(&self) -> u64 {
+    pub(in crate::engine) fn oldest_fill(&self) -> u64 {
         let next = self.fill_count_ever() + 1;
         let (logged_count, began_after) = match self.fill_log() {
             Some(log) => (log.fills.len() as u64, log.began_after),
@@ -317,14 +313,16 @@ impl State {
     pub(in crate::engine) fn newest_fills(
         &self,
         account: &Account,
-    ) -> impl Iterator<Item = KeptFill> {
+    ) -> impl Iterator<Item = LoggedFill> {
         let numbers = account.oldest_fill()..=account.fill_count_ever();
-        numbers.rev().map(|number| {
-            if let Some(&LoggedFill { order, part, fill, .. }) = account.logged_fill(number) {
-                return KeptFill { order, part, fill };
-            }
+        numbers.rev().map(|number| self.kept_fill(account, number))
+    }
+
+    /// Returns the fill with this number, which must be kept, as the log has it or would have it.
+    pub(in crate::engine) fn kept_fill(&self, account: &Account, number: u64) -> LoggedFill {
+        account.logged_fill(number).copied().unwrap_or_else(|| {
             let order = &self.orders[account.slot_of_fill(number)];
-            KeptFill { order: order.id(), part: 1, fill: order.fill() }
+            LoggedFill::new(order.id(), 1, order.on(), order.fill())
         })
     }
 
@@ -357,6 +355,7 @@ impl State {
                 side: logged.side,
                 fill: logged.fill,
                 client_order_id: client_order_id.map(Into::into),
+                undone_at: account.undone_at(number),
             };
         }
         let receipt = self.receipt(&self.orders[account.slot_of_fill(number)]);
@@ -369,6 +368,7 @@ impl State {
             side: receipt.side,
             fill: receipt.fill,
             client_order_id: receipt.client_order_id,
+            undone_at: account.undone_at(number),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::fills::undo::UndoFlaw;
 use crate::engine::order::payload::PayloadFlaw;
 use crate::engine::order::terms::OrderStatus;
 use crate::ids::{CommentId, OrderId, Timestamp};
@@ -315,6 +316,9 @@ pub enum Rejection {
         /// The author's oldest comment.
         oldest: CommentId,
     },
+    /// The fill cannot be undone.
+    #[error("the fill cannot be undone: {0}")]
+    FillNotUndone(UndoFlaw),
     /// A counter or sum would exceed its range, or the result would break an invariant, which is a
     /// bug. The command is rejected before anything changes.
     #[error("the order would break the ledger: {rule}")]
@@ -322,6 +326,12 @@ pub enum Rejection {
         /// The rule that would be broken.
         rule: &'static str,
     },
+}
+
+impl From<UndoFlaw> for Rejection {
+    fn from(flaw: UndoFlaw) -> Self {
+        Self::FillNotUndone(flaw)
+    }
 }
 
 fn list(labels: &[Arc<str>]) -> String {

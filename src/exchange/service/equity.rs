@@ -10,13 +10,15 @@ use std::sync::Arc;
 use super::accounts::Statement;
 use super::{Caller, RequestContext, Service, ServiceError};
 use paperbourse_core::engine::account::equity::{Equity, EquityPoint, Holding, Move, Payment};
+use paperbourse_core::engine::account::position::Position;
 use paperbourse_core::engine::admin::standing::Deposit;
-use paperbourse_core::engine::fills::{FillCursor, FillFilter, PastFill};
+use paperbourse_core::engine::fills::fill::Fill;
+use paperbourse_core::engine::fills::{FillCursor, FillFilter, FillRow, PastFill};
 use paperbourse_core::engine::market::payout::{SETTLEMENTS_PER_ACCOUNT_MAX, Settlement};
 use paperbourse_core::engine::state::view::{SettlementFilter, SettlementRow};
 use paperbourse_core::ids::{AccountId, Timestamp};
 use paperbourse_core::market::book::Side;
-use paperbourse_core::money::Usd;
+use paperbourse_core::money::{Shares, Usd};
 
 /// Maximum number of hours in one answer: 90 days, for which prices are kept.
 pub const EQUITY_HOURS_MAX: u32 = paperbourse_core::market::history::HOURS_KEPT;
@@ -217,6 +219,36 @@ impl<'s> Records<'s> {
                 self.moves[position].push(Move { at: fill.at, before, after });
             }
         }
+        for PastFill { row, .. } in &fills.rows {
+            if let Some(undone_at) = row.undone_at {
+                self.undo(row, undone_at.max(row.fill.at).min(now));
+            }
+        }
+    }
+
+    /// Takes a fill back at the time at which it was undone. Until the next fill in its outcome,
+    /// the cost of the shares held is an estimate, which counts only while they have no price.
+    fn undo(&mut self, row: &FillRow, at: Timestamp) {
+        let Fill { quantity, notional, fee, .. } = row.fill;
+        let amount = match row.side {
+            Side::Buy => notional + fee,
+            Side::Sell => fee - notional,
+        };
+        self.payments.push(Payment { at, amount, balance: None });
+        let Some(position) = self.position(&row.market_id, &row.outcome) else { return };
+        let moves = &mut self.moves[position];
+        let place = moves.partition_point(|earlier| earlier.at <= at);
+        let Some(before) = place.checked_sub(1).map(|last| moves[last].after) else { return };
+        let after = match row.side {
+            Side::Buy => Holding {
+                shares: (before.shares - quantity).max(Shares::ZERO),
+                cost: (before.cost - notional).max(Usd::ZERO),
+            },
+            Side::Sell => {
+                Holding { shares: before.shares + quantity, cost: before.cost + notional }
+            }
+        };
+        moves.insert(place, Move { at, before, after });
     }
 
     /// Adds the deposits made since the time at which the records begin.
@@ -261,8 +293,9 @@ impl<'s> Records<'s> {
             return;
         }
         for (moves, row) in self.moves.iter_mut().zip(positions) {
-            if let Some(last) = moves.last_mut().filter(|_| !row.position.is_open()) {
-                last.after = Holding::NONE;
+            if let Some(last) = moves.last_mut() {
+                let Position { shares, cost, .. } = row.position;
+                last.after = Holding { shares, cost };
             }
         }
     }

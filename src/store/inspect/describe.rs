@@ -7,6 +7,7 @@
 mod operator;
 mod order;
 mod reset;
+mod undo;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use serde::Serialize;
 pub use operator::ActRow;
 pub use order::{DelayedRow, FillRow, LevelRow, PlacedRow, RestingFillRow};
 pub use reset::ResetRow;
+pub use undo::UndoneRow;
 
 use super::text::Text;
 use crate::journal::record::RecordHeader;
@@ -127,6 +129,8 @@ pub enum EventRow<'a> {
     OrderAdmitted { order: u64 },
     /// [`Event::RestingFilled`].
     RestingFilled(Box<RestingFillRow>),
+    /// [`Event::FillUndone`].
+    FillUndone(Box<UndoneRow>),
     /// [`Event::OrderEnded`].
     OrderEnded { order: u64, reason: &'static str, at: Text<Timestamp> },
     /// [`Event::AccountReset`].
@@ -180,6 +184,7 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::DelayedOrderDropped { .. } => "held_order_dropped",
         Event::OrderAdmitted { .. } => "order_admitted",
         Event::RestingFilled(_) => "resting_filled",
+        Event::FillUndone(_) => "fill_undone",
         Event::OrderEnded { .. } => "order_ended",
         Event::AccountReset(_) => "account_reset",
         Event::OperatorActed(_) => "operator_acted",
@@ -327,6 +332,7 @@ impl<'a> EventRow<'a> {
             Event::RestingFilled(filled) => {
                 Self::RestingFilled(Box::new(RestingFillRow::new(filled)))
             }
+            Event::FillUndone(undone) => Self::FillUndone(Box::new(UndoneRow::new(undone))),
             Event::OrderEnded { order, reason, at } => {
                 Self::OrderEnded { order: order.get(), reason: reason.as_str(), at: Text(*at) }
             }
@@ -455,6 +461,7 @@ impl fmt::Display for EventRow<'_> {
                 write!(formatter, "admitted order {order} to a fresh book")
             }
             Self::RestingFilled(fill) => fill.fmt(formatter),
+            Self::FillUndone(undone) => undone.fmt(formatter),
             Self::OrderEnded { order, reason, .. } => {
                 write!(formatter, "ended order {order}: {reason}")
             }

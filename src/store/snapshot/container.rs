@@ -37,7 +37,7 @@ use crate::journal::{LogId, u32_at, u64_at};
 use paperbourse_core::faults::{self, Fault};
 
 /// The format version that this server writes.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The oldest format version that this server reads.
 const OLDEST_VERSION: u32 = 1;
@@ -438,7 +438,7 @@ mod tests {
         write(&path, &[]);
         let mut bytes = std::fs::read(&path).unwrap();
         for (version, expected) in [
-            (8, "format version 8, newer than 7; use a newer server"),
+            (9, "format version 9, newer than 8; use a newer server"),
             (0, "format version 0, older than 1, the oldest this server reads; run the server"),
         ] {
             bytes[VERSION_AT] = version;

@@ -6,7 +6,7 @@
 //! │ sequence │ accounts  │ keys     │ orders   │ comments │ state │ epoch    │ time of the│ rows
 //! │ u64      │ ever u64  │ ever u64 │ ever u64 │ ever u64 │ hash  │ u64      │ newest i64 │
 //! └──────────┴───────────┴──────────┴──────────┴──────────┴───────┴──────────┴────────────┴──────
-//! rows: ten lists, each a count u64 and its rows
+//! rows: eleven lists, each a count u64 and its rows
 //!   markets     body of a MarketIntroduced
 //!   settled     body of a MarketSettled with time 0; whether it is paid u8
 //!   accounts    body of an AccountOpened; purchases, sales, fees, payouts i64;
@@ -35,6 +35,8 @@
 //!               time i64
 //!   used levels account u64, market u32, outcome u8, side u8, count of levels u32; for each:
 //!               price, size shown, size left i64
+//!   undone      account u64, number within it u64, order u64, number within the order u32,
+//!   fills       market u32, outcome u8, newest fill at that time u64, time i64
 //!
 //! version 1 has no settlements, no decisions, and no row in the list of settled markets
 //! version 2 has no open orders, no order states, no count of fills, and no fill logs
@@ -42,6 +44,7 @@
 //! version 4 has nothing of operators
 //! version 5 has no used levels
 //! version 6 has no keys of wallets, and nothing before the body of a KeyCreated
+//! version 7 has no undone fills
 //!
 //! section of an order file: finished orders up to its end, those of an account in the order in
 //! which they finished
@@ -68,7 +71,7 @@
 //! read as strictly. When the state is assembled, each row is checked against the others, and the
 //! whole state against its hash.
 
-use std::collections::VecDeque;
+mod fills;
 
 use super::replay::ShardState;
 use crate::journal::record::RecordError;
@@ -80,7 +83,6 @@ use paperbourse_core::engine::account::position::Position;
 use paperbourse_core::engine::admin::standing::Standing;
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::Event;
-use paperbourse_core::engine::fills::log::{FillLogRow, LoggedFill};
 use paperbourse_core::engine::market::payout::Settlement;
 use paperbourse_core::engine::order::idempotency::NameHash;
 use paperbourse_core::engine::order::open::BookSide;
@@ -172,7 +174,7 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
         let (decision, at) = (decided.decision.clone(), decided.at);
         fields.event(&Event::SettlementDecided { decision, at });
     });
-    list(&mut fields, state.fill_logs(), |fields, log| write_fill_log(fields, &log));
+    list(&mut fields, state.fill_logs(), |fields, log| fills::write_log(fields, &log));
     list(&mut fields, state.used_rows(), |fields, row| {
         fields.u64(row.account.get());
         fields.u32(row.on.market.0);
@@ -180,6 +182,7 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
         fields.side(row.on.side);
         fields.used_levels(&row.levels);
     });
+    list(&mut fields, state.undone_fills(), |fields, row| fills::write_undone(fields, &row));
 }
 
 /// Writes a list, preceded by its count, which is filled in after the rows.
@@ -503,7 +506,7 @@ impl<'a> Reading<'a> {
         }
         if version > 2 {
             read_list(&mut reader, "count of fill logs", |reader| {
-                read_fill_log(reader, &mut restorer)
+                fills::read_log(reader, &mut restorer)
             })?;
         }
         if version > 5 {
@@ -518,41 +521,14 @@ impl<'a> Reading<'a> {
                 Ok(restorer.used(UsedRow { account, on, levels })?)
             })?;
         }
+        if version > 7 {
+            read_list(&mut reader, "count of undone fills", |reader| {
+                fills::read_undone(reader, &mut restorer)
+            })?;
+        }
         reader.end("end of the state")?;
         Ok(ShardState { state: restorer.finish()?, epoch, decided_at })
     }
-}
-
-fn write_fill_log(fields: &mut Fields<'_>, log: &FillLogRow<'_>) {
-    fields.u64(log.account.get());
-    fields.u64(log.began_after);
-    fields.length(log.fills.len());
-    for LoggedFill { order, part, market, outcome, side, fill } in log.fills {
-        fields.u64(order.get());
-        fields.u32(*part);
-        fields.u32(market.0);
-        fields.u8(outcome.0);
-        fields.side(*side);
-        fields.fill(fill);
-    }
-}
-
-fn read_fill_log(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(), ShardError> {
-    let account = reader.id("account", AccountId::from_raw)?;
-    let began_after = reader.u64("fills before the log")?;
-    let count = reader.u32("count of fills")?;
-    let mut fills = VecDeque::new();
-    for _ in 0..count {
-        fills.push_back(LoggedFill {
-            order: reader.id("order", OrderId::from_raw)?,
-            part: reader.u32("number of the fill within its order")?,
-            market: MarketIndex(reader.u32("market index")?),
-            outcome: OutcomeIndex(reader.u8("outcome index")?),
-            side: reader.side()?,
-            fill: reader.fill("fill")?,
-        });
-    }
-    Ok(restorer.fill_log(account, began_after, fills)?)
 }
 
 /// Encodes an order with its order state and hold.

@@ -33,7 +33,7 @@ impl NaiveOrders {
             (sent.account, sent.market, sent.outcome) == (account, market, outcome)
         };
         self.lost.contains(&(account, market, outcome))
-            && !self.fills_since_reset(account).iter().any(is_bought)
+            && !self.fills[self.newest_reset(account)..].iter().any(is_bought)
     }
 
     /// Starts an account anew: nothing open, and the starting balance.
@@ -56,7 +56,7 @@ impl NaiveOrders {
         if facts.is_empty() && position_count == 0 && granted == 0 {
             return facts;
         }
-        self.reset_at.insert(account, self.fills.len());
+        self.reset_at.entry(account).or_default().push(self.fills.len());
         *self.reset_counts.entry(account).or_default() += 1;
         facts.push(Fact::Reset { account, position_count, cost, granted });
         facts
@@ -129,6 +129,14 @@ impl NaiveOrders {
             return Vec::new();
         }
         let facts = self.end_all(&self.open_in(market), "resolved");
+        let accounts: BTreeSet<usize> = self.orders.iter().map(|it| it.sent.account).collect();
+        for account in accounts {
+            for (outcome, &price) in payouts.iter().enumerate() {
+                let (shares, cost) = self.position(account, market, outcome);
+                let brought = dollars(price, shares).floor() - cost;
+                self.paid.insert((account, market, outcome), brought);
+            }
+        }
         self.settled.insert(market, payouts);
         facts
     }

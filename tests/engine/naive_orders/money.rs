@@ -1,6 +1,8 @@
 //! What an account has, summed up from its fills and its open orders.
 
 use super::*;
+use std::ops::Range;
+
 use crate::naive::sum_up;
 
 impl NaiveOrders {
@@ -34,8 +36,8 @@ impl NaiveOrders {
     }
 
     fn bought(&self, account: usize, market: usize, outcome: usize) -> (Micros, Micros) {
-        let fills = self.fills_since_reset(account).iter();
-        let fills = fills.map(|fill| (&self.orders[fill.order].sent, fill));
+        let fills =
+            self.fills_since_reset(account).map(|fill| (&self.orders[fill.order].sent, fill));
         let own = fills.filter(|(sent, _)| {
             (sent.account, sent.market, sent.outcome) == (account, market, outcome)
         });
@@ -65,8 +67,43 @@ impl NaiveOrders {
         reserved
     }
 
-    /// All fills, without those of before the account was last reset.
-    pub(super) fn fills_since_reset(&self, account: usize) -> &[Fill] {
-        &self.fills[self.reset_at.get(&account).copied().unwrap_or(0)..]
+    /// How many fills there were when the account was last reset.
+    pub(super) fn newest_reset(&self, account: usize) -> usize {
+        self.reset_at.get(&account).and_then(|resets| resets.last()).copied().unwrap_or(0)
+    }
+
+    /// All fills that count, without those of before the account was last reset.
+    fn fills_since_reset(&self, account: usize) -> impl Iterator<Item = &Fill> {
+        self.counted(self.newest_reset(account)..self.fills.len())
+    }
+
+    /// The fills with these places that were not undone.
+    fn counted(&self, places: Range<usize>) -> impl Iterator<Item = &Fill> {
+        places.filter(|place| !self.undone.contains(place)).map(|place| &self.fills[place])
+    }
+
+    /// What sales and payouts have brought above their cost. What a reset closed brings nothing.
+    pub(crate) fn realised(&self, account: usize, market: usize, outcome: usize) -> Micros {
+        let mut bounds = vec![0];
+        bounds.extend(self.reset_at.get(&account).into_iter().flatten());
+        bounds.push(self.fills.len());
+        let mut realised = 0;
+        for bounds in bounds.windows(2) {
+            let own = self
+                .counted(bounds[0]..bounds[1])
+                .map(|fill| (&self.orders[fill.order].sent, fill));
+            let own: Vec<_> = own
+                .filter(|(sent, _)| {
+                    (sent.account, sent.market, sent.outcome) == (account, market, outcome)
+                })
+                .map(|(sent, fill)| (sent.is_buy, fill.quantity, fill.notional))
+                .collect();
+            let (_, cost) = sum_up(own.iter().copied());
+            for (is_buy, _, notional) in own {
+                realised += if is_buy { -notional } else { notional };
+            }
+            realised += cost;
+        }
+        realised + self.paid.get(&(account, market, outcome)).copied().unwrap_or(0)
     }
 }

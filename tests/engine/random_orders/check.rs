@@ -24,6 +24,8 @@ impl Pair {
                 assert_eq!(actual, expected, "shares and cost");
                 let closed = naive.is_closed_by_reset(account, market, outcome);
                 assert_eq!(position.closed_by_reset, closed, "closed by a reset");
+                let realised = naive.realised(account, market, outcome);
+                assert_eq!(Micros::from(position.realised.micros()), realised, "realised");
                 assert!(naive.reserved_shares(account, market, outcome) <= expected.0);
             }
             let count = naive.fills.iter();

@@ -38,6 +38,13 @@ pub(super) fn facts(events: &Events) -> Vec<Fact> {
             },
             Event::OrderAdmitted { order } => Fact::Admitted(place(*order)),
             Event::RestingFilled(it) => Fact::Filled(fill_of(it.order, &it.fill)),
+            Event::FillUndone(it) => {
+                let FillUndone { balance, position_shares, position_cost, realised, .. } = **it;
+                let sums = [balance.micros(), position_shares.micros(), position_cost.micros()];
+                let [cash, shares, cost] = sums.map(Micros::from);
+                let left = [cash, shares, cost, realised.micros().into()];
+                Fact::Undone(place(it.order), it.part as usize, left)
+            }
             Event::OrderEnded { order, reason, .. } => Fact::Ended(place(*order), reason.as_str()),
             _ => return None,
         })

@@ -1,4 +1,4 @@
-//! The rarely used part of an account: resting orders, resets and operator acts.
+//! The rarely used part of an account: resting orders, resets, operator acts and undone fills.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::engine::account::ledger::Resets;
 use crate::engine::admin::standing::Standing;
 use crate::engine::fills::log::FillLog;
+use crate::engine::fills::undone::UndoneFills;
 use crate::engine::order::open::BookSide;
 use crate::engine::state::heap::tree_bytes;
 use crate::faults::{self, Fault};
@@ -29,6 +30,8 @@ pub(in crate::engine) struct AccountExtension {
     pub(in crate::engine) fill_log: Option<FillLog>,
     pub(in crate::engine) resets: Option<Resets>,
     pub(in crate::engine) standing: Option<Box<Standing>>,
+    /// The fills that were undone. Boxed, since most accounts never have one.
+    pub(in crate::engine) undone_fills: Option<Box<UndoneFills>>,
     on: BTreeMap<BookSide, OnSide>,
     /// The number of entries in `on` with used levels, kept up to date so that `bytes` is O(1).
     used_count: u32,
@@ -105,6 +108,7 @@ impl AccountExtension {
             + tree_bytes(&self.on)
             + self.used_count as usize * size_of::<UsedLevels>()
             + self.standing.as_ref().map_or(0, |standing| standing.bytes())
+            + self.undone_fills.as_deref().map_or(0, |it| size_of_val(it) + tree_bytes(it))
     }
 
     /// Adds an open order with the shares that it reserves. Returns `None` if the sum of reserved

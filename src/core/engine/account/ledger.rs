@@ -110,4 +110,22 @@ impl Ledger {
         self.checked_cash()?;
         Some(self)
     }
+
+    /// Returns the ledger without a fill that it counts; `None` if a sum or the cash exceeds its
+    /// range.
+    pub(in crate::engine) fn before_fill(
+        mut self,
+        side: Side,
+        notional: Usd,
+        fee: Usd,
+    ) -> Option<Self> {
+        let sum = match side {
+            Side::Buy => &mut self.purchases,
+            Side::Sell => &mut self.sales,
+        };
+        *sum = sum.checked_sub(notional)?;
+        self.fees = self.fees.checked_sub(fee)?;
+        self.checked_cash()?;
+        Some(self)
+    }
 }

@@ -7,7 +7,10 @@ use crate::engine::command::{
 };
 use crate::engine::event::Events;
 use crate::engine::fills::turnover::Turnover;
+use crate::engine::fills::undo::{UndoFill, UndoFlaw};
+use crate::engine::fills::undone::UNDONE_FILLS_MAX;
 use crate::engine::order::payload::NewOrder;
+use crate::engine::rejection::Rejection;
 use crate::engine::state::restore::{RestoreError, Restorer};
 use crate::engine::state::rows::AccountRow;
 use crate::engine::{Command, Rules, Verdict};
@@ -159,6 +162,7 @@ fn restored(
         restorer.fill_log(account, began_after, fills)?;
     }
     state.used_rows().try_for_each(|row| restorer.used(row))?;
+    state.undone_fills().try_for_each(|row| restorer.undone_fill(row))?;
     restorer.finish()
 }
 
@@ -282,6 +286,46 @@ fn a_log_that_does_not_fit_its_account_is_refused() {
     differs(&|fills| fills[0].side = Side::Sell);
     differs(&|fills| fills[0].part = 9);
     differs(&|fills| fills[0].fill.balance = Usd::ZERO);
+}
+
+/// A fill can be undone only while the account would remember that, so none is undone twice.
+#[test]
+fn undone_fills_are_bounded() {
+    let mut world = World::new(1_000);
+    let most = UNDONE_FILLS_MAX.get() as u64;
+    let undo = |counter| {
+        let order = OrderId::new(shard(), counter).unwrap();
+        UndoFill { account: account(), order, part: 1 }
+    };
+    for number in 1..=3 * most {
+        world.trade(1);
+        // Keeps some of the fills that count.
+        if !number.is_multiple_of(4) {
+            world.run(&undo(number));
+        }
+    }
+    let numbers: Vec<u64> = world.state.undone_fills().map(|row| row.number).collect();
+    let expected = (1..=3 * most).filter(|number| !number.is_multiple_of(4));
+    let expected: Vec<u64> = expected.collect();
+    assert_eq!(numbers, expected[expected.len() - UNDONE_FILLS_MAX.get()..]);
+    let at = Timestamp::from_seconds(1_000);
+    for number in 1..=3 * most {
+        let flaw = if number <= 2 * most {
+            UndoFlaw::NotKept
+        } else if number.is_multiple_of(4) {
+            continue;
+        } else {
+            UndoFlaw::UndoneBefore
+        };
+        let verdict = world.state.decide(&undo(number), None, at, &world.rules);
+        assert_eq!(verdict, Err(Rejection::FillNotUndone(flaw)), "{number}");
+    }
+    world.check();
+    let mut footprint = world.state.footprint_from(0).0.accounts;
+    world.trade(1);
+    world.run(&undo(3 * most + 1));
+    footprint = world.state.footprint_from(0).0.accounts - footprint;
+    assert!(footprint < 64, "another undone fill takes no more memory");
 }
 
 /// Fills that match, newest first, by the numbers of all of them.

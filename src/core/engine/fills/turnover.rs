@@ -1,4 +1,5 @@
 //! What an account has traded in each outcome: sums over its fills, for readers that want no rows.
+//! Fills that were undone do not count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,7 +119,7 @@ impl State {
         let end = before.min(account.fill_count_ever() + 1);
         let start = oldest.max(end.saturating_sub(FILLS_PER_READ_MAX.get() as u64));
         let mut rows: BTreeMap<(u32, u8), Turnover> = BTreeMap::new();
-        for number in start..end {
+        for number in (start..end).filter(|&number| account.undone_at(number).is_none()) {
             let sums = self.turnover_of(account, number);
             let key = (sums.market.0, sums.outcome.0);
             rows.entry(key).and_modify(|row| row.add(&sums)).or_insert(sums);
@@ -157,11 +158,7 @@ impl State {
 
     /// Returns the sums of the fill with this number, which must be kept.
     fn turnover_of(&self, account: &Account, number: u64) -> Turnover {
-        let Some(logged) = account.logged_fill(number) else {
-            let order = &self.orders[account.slot_of_fill(number)];
-            return Turnover::of(order.on(), &order.fill());
-        };
-        let LoggedFill { market, outcome, side, .. } = *logged;
-        Turnover::of(BookSide { market, outcome, side }, &logged.fill)
+        let LoggedFill { market, outcome, side, fill, .. } = self.kept_fill(account, number);
+        Turnover::of(BookSide { market, outcome, side }, &fill)
     }
 }

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::engine::event::{Event, OrderDelayed, OrderPlaced, RestingFilled};
-use crate::engine::fills::KeptFill;
+use crate::engine::event::{Event, FillUndone, OrderDelayed, OrderPlaced, RestingFilled};
 use crate::engine::fills::fill::{Fill, Placement};
+use crate::engine::fills::log::LoggedFill;
 use crate::engine::order::order_state::{OrderState, Progress};
 use crate::engine::order::placed::order_state_of;
 use crate::engine::order::receipt::{Order, OrderReceipt};
@@ -36,9 +36,9 @@ pub enum News {
 pub struct OrderNews {
     /// What kind of thing happened.
     pub step: OrderStep,
-    /// The order, as it was right after.
+    /// The order, as it was right after. With a fill that was undone, as it is by now.
     pub listed: ListedOrder,
-    /// The fill, if the order filled.
+    /// The fill, if the order filled or if its fill was undone.
     pub fill: Option<NewFill>,
     /// When it happened.
     pub at: Timestamp,
@@ -64,6 +64,8 @@ pub enum OrderStep {
     Updated,
     /// The order ended before it filled completely.
     Ended,
+    /// A fill of the order was undone. The order itself is unchanged.
+    FillUndone,
 }
 
 impl State {
@@ -125,6 +127,7 @@ impl State {
                     at: *at,
                 })
             }
+            Event::FillUndone(undone) if is_followed(undone.account) => self.undone(undone),
             Event::DelayedOrderDropped { order } => return Some(News::Dropped(*order)),
             _ => return None,
         };
@@ -176,7 +179,7 @@ impl State {
         let fills = self.newest_fills(account).take(FILLS_SEARCHED_MAX);
         let mut fills = fills.filter(|fill| fill.order == order.id());
         let part = loop {
-            let KeptFill { part, fill, .. } = fills.next()?;
+            let LoggedFill { part, fill, .. } = fills.next()?;
             if fill == filled.fill {
                 break part;
             }
@@ -188,11 +191,24 @@ impl State {
         progress.filled_at = filled.fill.at;
         state.end = None;
         state.awaits_book = false;
-        let (fill, at) = (filled.fill, filled.fill.at);
-        let is_at_placement = part == 1 && order.placed_at() == at;
-        let is_taker = is_at_placement || fill.fee_rate > FeeRate::ZERO;
-        let fill = Some(NewFill { part, fill, is_taker });
-        Some(OrderNews { step: OrderStep::Updated, listed, fill, at })
+        let fill = Some(new_fill(order, part, filled.fill));
+        Some(OrderNews { step: OrderStep::Updated, listed, fill, at: filled.fill.at })
+    }
+
+    /// Returns the news of a fill that was undone; `None` if the order or the fill is not kept.
+    fn undone(&self, undone: &FillUndone) -> Option<OrderNews> {
+        let account = self.account(undone.account)?;
+        let order = self.order(undone.order)?;
+        if undone.number < account.oldest_fill() {
+            return None;
+        }
+        let LoggedFill { part, fill, .. } = self.kept_fill(account, undone.number);
+        Some(OrderNews {
+            step: OrderStep::FillUndone,
+            listed: self.listed(order),
+            fill: Some(new_fill(order, part, fill)),
+            at: undone.at,
+        })
     }
 
     fn listed_at_placement(
@@ -216,6 +232,11 @@ impl State {
         };
         ListedOrder { receipt, token_id: Arc::clone(market.token(placement.outcome)) }
     }
+}
+
+fn new_fill(order: &Order, part: u32, fill: Fill) -> NewFill {
+    let is_at_placement = part == 1 && order.placed_at() == fill.at;
+    NewFill { part, fill, is_taker: is_at_placement || fill.fee_rate > FeeRate::ZERO }
 }
 
 /// Returns the news of an order that was placed, with its fill if it has one.

@@ -88,6 +88,8 @@ pub enum TermKind {
     Erased = 28,
     /// The wallet to which a key was granted.
     WalletGrant = 29,
+    /// A fill that was undone.
+    UndoneFill = 30,
 }
 
 /// Folds the fields of one item into a term. The function is part of the journal's format.

@@ -14,6 +14,7 @@ use crate::engine::account::position::Position;
 use crate::engine::admin::standing::{DEPOSITS_KEPT_MAX, Standing};
 use crate::engine::comment::{COMMENTS_PER_ORDER_MAX, Comment};
 use crate::engine::fills::log::{FillLog, LoggedFill};
+use crate::engine::fills::undone::UndoneRow;
 use crate::engine::key::Key;
 use crate::engine::market::payout::{Decision, Payouts, Settlement};
 use crate::engine::market::used::UsedMarket;
@@ -62,8 +63,8 @@ pub enum RestoreError {
 }
 
 /// Builds a state from rows, which must come in this order: markets, settled markets, accounts,
-/// keys, finished orders, open orders, comments, settlements, decisions, fill logs and used levels.
-/// A restorer must not be used after an error.
+/// keys, finished orders, open orders, comments, settlements, decisions, fill logs, used levels and
+/// undone fills. A restorer must not be used after an error.
 #[derive(Debug)]
 pub struct Restorer {
     head: StateHead,
@@ -364,6 +365,31 @@ impl Restorer {
             .ok_or_else(|| error("has more or fewer fills than its account counts"))?;
         state.hash += log.term(account.id, fill_count);
         account.set_fill_log(log);
+        Ok(())
+    }
+
+    /// Adds an undone fill. Those of an account must come in the order of their numbers.
+    pub fn undone_fill(&mut self, row: UndoneRow) -> Result<(), RestoreError> {
+        let UndoneRow { account: id, number, fill } = row;
+        let error = |flaw| RestoreError::Row { kind: "undone fill of account", id: id.get(), flaw };
+        let state = &mut self.state;
+        let slot = state.account_slot(id).ok_or_else(|| error("is of no account"))?;
+        let account = &mut state.accounts[slot];
+        let newest = account.fill_count_ever();
+        if !(1..=fill.newest).contains(&number) || fill.newest > newest {
+            return Err(error("is none that the account has had"));
+        }
+        if account.position(fill.market, fill.outcome).is_none() {
+            return Err(error("is of no position"));
+        }
+        let last = account.undone_fills().and_then(|undone| undone.last_key_value());
+        if last.is_some_and(|(&last, _)| last >= number) {
+            return Err(error("comes behind a newer one"));
+        }
+        if account.remember_undone(number, fill).is_some() {
+            return Err(error("is one more than its account remembers"));
+        }
+        state.hash += fill.term(id, number);
         Ok(())
     }
 

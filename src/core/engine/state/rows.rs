@@ -230,6 +230,7 @@ impl PartialEq for State {
             && self.open_orders().eq(other.open_orders())
             && self.used_rows().eq(other.used_rows())
             && self.fill_logs().eq(other.fill_logs())
+            && self.undone_fills().eq(other.undone_fills())
             && self.accounts().all(|account| orders(self, account.id) == orders(other, account.id))
             && self.keys().eq(other.keys())
             && self.comments == other.comments

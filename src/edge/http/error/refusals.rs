@@ -132,6 +132,8 @@ impl From<Rejection> for ApiError {
             Rejection::CommentLimitExceeded { .. }
             | Rejection::AuthorLimitExceeded { .. }
             | Rejection::WrittenLimitExceeded { .. } => (S::BAD_REQUEST, "COMMENT_LIMIT_EXCEEDED"),
+            // No request undoes a fill.
+            Rejection::FillNotUndone(_) => return Self::internal("a fill was not undone"),
             Rejection::Broken { rule } => return Self::internal(rule),
         };
         let retry_after_seconds = (status == S::SERVICE_UNAVAILABLE).then_some(1);

@@ -245,6 +245,7 @@ impl UserFeed {
             Event::OrderFilled(filled) => part.of.contains_key(&filled.placement.account),
             Event::OrderPlaced(placed) => part.of.contains_key(&placed.placement.account),
             Event::OrderDelayed(delayed) => part.of.contains_key(&delayed.placement.account),
+            Event::FillUndone(undone) => part.of.contains_key(&undone.account),
             // These name only the order.
             Event::RestingFilled(_)
             | Event::OrderEnded { .. }

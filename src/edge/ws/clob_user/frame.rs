@@ -34,7 +34,10 @@ pub const USER_MARKETS_MAX: usize = 500;
 const MARKET_BYTES_MAX: usize = 256;
 
 /// What a trade goes through at the venue. Here it is final at once, so all are sent together.
-const TRADE_STATUSES: [&str; 3] = ["MATCHED", "MINED", "CONFIRMED"];
+const TRADE_STATUSES: &[&str] = &["MATCHED", "MINED", "CONFIRMED"];
+
+/// The status of a trade whose fill was undone.
+const UNDONE_STATUSES: &[&str] = &["FAILED"];
 
 /// A frame of a client.
 #[derive(Deserialize)]
@@ -159,6 +162,8 @@ pub(super) fn put_news(out: &mut Vec<u8>, news: &OrderNews, party: &Party<'_>) {
         }
         OrderStep::Updated => put("UPDATE", None),
         OrderStep::Ended => put("CANCELLATION", Some(ended_status(listed))),
+        // The venue says nothing of the order, which stays matched.
+        OrderStep::FillUndone => {}
     }
     let Some(NewFill { part, fill, is_taker }) = fill else { return };
     let ListedOrder { receipt, token_id } = listed;
@@ -173,7 +178,8 @@ pub(super) fn put_news(out: &mut Vec<u8>, news: &OrderNews, party: &Party<'_>) {
         client_order_id: receipt.client_order_id.as_deref(),
         is_taker: *is_taker,
     };
-    for status in TRADE_STATUSES {
+    let is_undone = *step == OrderStep::FillUndone;
+    for status in if is_undone { UNDONE_STATUSES } else { TRADE_STATUSES } {
         let mut row = TradeRow::of(&trade, party);
         row.status = status;
         let timestamp = at.millis().to_string();

@@ -7,18 +7,22 @@ use tokio::runtime::{Builder, Runtime};
 use super::*;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::presented::Presented;
-use crate::service::{Moment, OrdersRequest, Page, Parts};
+use crate::service::{Moment, OrdersRequest, Page, Parts, UndoOutcome};
 use crate::shard::Refusal;
-use paperbourse_core::engine::Rules;
 use paperbourse_core::engine::admin::acts::OperatorCommand;
 use paperbourse_core::engine::admin::standing::{Act, DEPOSITS_KEPT_MAX, Operator};
 use paperbourse_core::engine::command::{
     DecideSettlement, OrderNames, Owner, Settle, Trade, TradeOrder,
 };
+use paperbourse_core::engine::fills::undo::UndoFlaw;
+use paperbourse_core::engine::fills::undone::UNDONE_FILLS_MAX;
 use paperbourse_core::engine::market::payout::Decision;
 use paperbourse_core::engine::market::settlement::Payment as Paid;
-use paperbourse_core::engine::state::view::{OrderCursor, OrderFilter, ROWS_PER_READ_MAX};
-use paperbourse_core::ids::ShardId;
+use paperbourse_core::engine::state::view::{
+    Observed, OrderCursor, OrderFilter, ROWS_PER_READ_MAX,
+};
+use paperbourse_core::engine::{Rules, State};
+use paperbourse_core::ids::{Lsn, ShardId};
 use paperbourse_core::limits::tier::Tier;
 use paperbourse_core::market::book::{Ladder, Level};
 use paperbourse_core::market::catalogue::{MarketInfo, MarketStatus, Outcome};
@@ -138,6 +142,27 @@ impl World {
         }
     }
 
+    /// Undoes the newest fill, if there is one and nothing speaks against it.
+    fn undo(&self) -> bool {
+        let account = self.caller.account().unwrap();
+        let newest = move |state: &State| {
+            let count = state.account(account).unwrap().fill_count_ever();
+            let rows = state.observe_fills(account, count.saturating_sub(1), 1).value.unwrap().rows;
+            Observed { value: rows.into_iter().next(), lsn: Lsn::START }
+        };
+        self.runtime.block_on(async {
+            let shards = &self.service.shards;
+            let row = shards.observe(account.shard(), &self.waiters, newest).await.unwrap();
+            let Some(FillRow { order, part, .. }) = row else { return false };
+            let undone = self.service.undo_fill(account, order, part, &self.waiters).await.unwrap();
+            let again = self.service.undo_fill(account, order, part, &self.waiters).await.unwrap();
+            if undone == UndoOutcome::Undone {
+                assert_eq!(again, UndoOutcome::Stays(UndoFlaw::UndoneBefore));
+            }
+            undone == UndoOutcome::Undone
+        })
+    }
+
     /// The venue says what the market pays.
     fn resolve(&mut self, market: usize) {
         let (status, payouts) = (MarketStatus::Resolved, vec![Price::ONE, Price::ZERO]);
@@ -224,8 +249,8 @@ fn walk(seed: u64, ahead: i64, hours: i64) {
     let mut expected: Vec<Row> = Vec::new();
     let mut fills: Vec<i64> = Vec::new();
     let mut is_resolved = [false; MARKETS];
-    // Fewer than an account remembers.
-    let mut deposit_count = 0;
+    // No more than an account remembers.
+    let (mut deposit_count, mut undone_count) = (0, 0);
     let mut compared_count = 0;
     for hour in 0..hours {
         let start = START + hour * HOUR_SECONDS;
@@ -248,6 +273,9 @@ fn walk(seed: u64, ahead: i64, hours: i64) {
                     if world.trade(market, outcome, side, micros) {
                         fills.push(world.now());
                     }
+                }
+                35..40 if undone_count < UNDONE_FILLS_MAX.get() => {
+                    undone_count += usize::from(world.undo());
                 }
                 30..33 if is_resolved[market] => world.settle(market),
                 33..35 if deposit_count < DEPOSITS_KEPT_MAX => {

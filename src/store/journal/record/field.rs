@@ -79,6 +79,7 @@ impl Fields<'_> {
             }
             Event::OrderAdmitted { order } => self.only(order.get(), kind::ORDER_ADMITTED),
             Event::RestingFilled(filled) => self.resting_filled(filled),
+            Event::FillUndone(undone) => self.fill_undone(undone),
             Event::OrderEnded { order, reason, at } => {
                 self.u64(order.get());
                 self.u8(end_reason_code(*reason));
@@ -300,6 +301,7 @@ impl<'a> Reader<'a> {
             kind::RESTING_FILLED_OF_LEVELS => {
                 Event::RestingFilled(self.resting_filled_of_levels()?)
             }
+            kind::FILL_UNDONE => Event::FillUndone(self.fill_undone()?),
             kind::ORDER_ENDED => Event::OrderEnded {
                 order: self.id("order", OrderId::from_raw)?,
                 reason: self.end_reason()?,

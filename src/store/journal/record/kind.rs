@@ -27,3 +27,4 @@ pub(crate) const OPERATOR_ACTED: u16 = 24;
 pub(crate) const FILL_LOG_BEGUN: u16 = 25;
 pub(crate) const RESTING_FILLED_OF_LEVELS: u16 = 26;
 pub(crate) const WALLET_KEY_CREATED: u16 = 27;
+pub(crate) const FILL_UNDONE: u16 = 28;

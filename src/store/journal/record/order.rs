@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use super::RecordError;
 use super::field::{Chunk, Fields, Read, Reader};
-use paperbourse_core::engine::event::OrderFilled;
+use super::kind;
+use paperbourse_core::engine::event::{FillUndone, OrderFilled};
 use paperbourse_core::engine::fills::fill::{Fill, Placement};
 use paperbourse_core::engine::order::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
 use paperbourse_core::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
@@ -77,6 +78,21 @@ impl Fields<'_> {
         for name in &placement.names {
             self.0.extend_from_slice(&name.to_bytes());
         }
+    }
+
+    pub(super) fn fill_undone(&mut self, undone: &FillUndone) -> u16 {
+        let FillUndone { account, number, order, part, balance, .. } = *undone;
+        let FillUndone { position_shares, position_cost, realised, at, .. } = *undone;
+        self.u64(account.get());
+        self.u64(number);
+        self.u64(order.get());
+        self.u32(part);
+        self.i64(balance.micros());
+        self.i64(position_shares.micros());
+        self.i64(position_cost.micros());
+        self.i64(realised.micros());
+        self.i64(at.nanos());
+        kind::FILL_UNDONE
     }
 
     pub(crate) fn side(&mut self, side: Side) {
@@ -163,6 +179,20 @@ impl Reader<'_> {
     #[inline]
     pub(crate) fn fill(&mut self, field: &'static str) -> Read<Fill> {
         self.chunk(field).map(fill_of)
+    }
+
+    pub(super) fn fill_undone(&mut self) -> Read<Box<FillUndone>> {
+        Ok(Box::new(FillUndone {
+            account: self.id("account", AccountId::from_raw)?,
+            number: self.u64("number of the fill")?,
+            order: self.id("order", OrderId::from_raw)?,
+            part: self.u32("number of the fill within its order")?,
+            balance: Usd::from_micros(self.i64("balance")?),
+            position_shares: Shares::from_micros(self.i64("position shares")?),
+            position_cost: Usd::from_micros(self.i64("position cost")?),
+            realised: Usd::from_micros(self.i64("realised profit")?),
+            at: self.timestamp("time")?,
+        }))
     }
 
     #[inline]

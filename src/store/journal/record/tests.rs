@@ -9,7 +9,7 @@ use paperbourse_core::engine::admin::reset::ORDERS_PER_RECORD_MAX;
 use paperbourse_core::engine::admin::standing::{Act, Operator};
 use paperbourse_core::engine::command::Identity;
 use paperbourse_core::engine::event::{
-    AccountReset, OperatorActed, OrderDelayed, OrderFilled, OrderPlaced, RestingFilled,
+    AccountReset, FillUndone, OperatorActed, OrderDelayed, OrderFilled, OrderPlaced, RestingFilled,
 };
 use paperbourse_core::engine::fills::fill::{Fill, Placement};
 use paperbourse_core::engine::key::{KeyGrant, Permissions, WalletGrant};
@@ -138,6 +138,17 @@ pub(crate) fn every_kind() -> Vec<Event> {
     let wallet = Some(WalletGrant { address: [0xab; 20], nonce: u64::MAX - 1 });
     let grant = KeyGrant { wallet, ..grant(Some("wallet"), None) };
     events.push(Event::KeyCreated { key, account, grant, created_by: None, at });
+    events.push(Event::FillUndone(Box::new(FillUndone {
+        account,
+        number: 21,
+        order,
+        part: 2,
+        balance: Usd::from_micros(6),
+        position_shares: Shares::from_micros(7),
+        position_cost: Usd::from_micros(8),
+        realised: Usd::from_micros(-9),
+        at,
+    })));
     events
 }
 
@@ -395,9 +406,9 @@ fn the_format_is_pinned() {
     let [first_version, key_life, settlement, resting, delays, reset, operators] =
         [0..12, 12..15, 15..18, 18..37, 37..41, 41..42, 42..48]
             .map(|range| encoded(&every_kind()[range]));
-    let [fill_log, levels, wallet] =
-        [48..49, 49..50, 50..51].map(|range| encoded(&every_kind()[range]));
-    assert_eq!(every_kind().len(), 51);
+    let [fill_log, levels, wallet, undone] =
+        [48..49, 49..50, 50..51, 51..52].map(|range| encoded(&every_kind()[range]));
+    assert_eq!(every_kind().len(), 52);
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
@@ -408,6 +419,7 @@ fn the_format_is_pinned() {
     assert_eq!(crc32c::crc32c(&fill_log), 2_150_584_763);
     assert_eq!(crc32c::crc32c(&levels), 3_501_901_076);
     assert_eq!(crc32c::crc32c(&wallet), 3_233_365_984);
+    assert_eq!(crc32c::crc32c(&undone), 1_898_845_169);
 }
 
 #[test]

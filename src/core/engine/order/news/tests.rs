@@ -1,6 +1,7 @@
 use super::*;
 use crate::engine::command::CancelOrder;
 use crate::engine::fills::tests::{World, account, mixed};
+use crate::engine::fills::undo::UndoFill;
 use crate::engine::order::terms::EndReason;
 
 /// The news of the record with this number, according to a state after it.
@@ -91,6 +92,37 @@ fn news_show_orders_as_they_were_however_late_they_are_read() {
     Ended 3 filled=15 part=None taker=false end=user
     Placed 5 filled=2 part=Some((1, 2)) taker=true end=-
     ");
+}
+
+#[test]
+fn news_of_an_undone_fill_show_the_fill_and_its_order() {
+    let undo = |counter, part| {
+        move |world: &mut World| {
+            let order = OrderId::new(account().shard(), counter).unwrap();
+            world.run(&UndoFill { account: account(), order, part });
+        }
+    };
+    let rests = |world: &mut World| {
+        let _ = world.place(15, 50);
+    };
+    let fills = |world: &mut World| world.match_at(50);
+    let trade = |world: &mut World| world.trade(2);
+    let all = check(World::new(100), &[&trade, &undo(1, 1), &rests, &fills, &undo(2, 2)]);
+    let told: Vec<_> = all
+        .iter()
+        .map(|news| {
+            let quantity = |fill: NewFill| fill.fill.quantity.micros() / 1_000_000;
+            let fill = news.fill.map(|fill| (fill.part, quantity(fill), fill.is_taker));
+            (news.step, news.listed.receipt.order.counter(), fill)
+        })
+        .collect();
+    let (placed, undone) = (OrderStep::Placed, OrderStep::FillUndone);
+    assert_eq!(told[0], (placed, 1, Some((1, 2, true))));
+    assert_eq!(told[1], (undone, 1, Some((1, 2, true))));
+    assert_eq!(told[4], (undone, 2, Some((2, 5, false))));
+    // Seconds are the numbers of records.
+    assert_eq!(all[4].at, Timestamp::from_seconds(4));
+    assert!(all[4].fill.is_some_and(|fill| fill.fill.at < all[4].at));
 }
 
 /// Orders that are no longer kept are not passed over in silence.

@@ -150,6 +150,7 @@ mod tests {
             side: Side::Sell,
             fill,
             client_order_id: Some("=1+1".into()),
+            undone_at: None,
         };
         let forgotten = FillRow { client_order_id: None, ..row.clone() };
         for (row, placed_at) in [(row, Some(fill.at)), (forgotten, None)] {

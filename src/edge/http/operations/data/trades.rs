@@ -200,6 +200,7 @@ mod tests {
                 at,
             },
             client_order_id: None,
+            undone_at: None,
         };
         let made = PastFill { row, token_id: "77".into(), placed_at: Some(Timestamp::EPOCH) };
         let mut taken = made.clone();

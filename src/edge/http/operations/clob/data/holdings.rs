@@ -184,6 +184,11 @@ impl Holding {
         self.traded.marked.row.position.is_open()
     }
 
+    /// Whether it was ever held, as far as is known: all fills of it may have been undone.
+    fn was_held(&self) -> bool {
+        self.is_open() || self.turnover().is_some() || self.payout.is_some()
+    }
+
     /// Returns the number by which positions are sorted, and the text where it is a text.
     fn key(&self, by: SortBy) -> (i64, &str) {
         let nanos = |time: Option<Timestamp>| time.map_or(0, Timestamp::nanos);
@@ -357,7 +362,7 @@ pub(super) async fn holdings(call: &Call<'_>, user: &User) -> Result<Vec<Holding
         payout: payouts.get(&traded.marked.row.number).copied(),
         traded,
     });
-    Ok(rows.collect())
+    Ok(rows.filter(Holding::was_held).collect())
 }
 
 /// Sorts positions; those that are equal stay in the order of opening.
