@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock, RwLockReadGuard};
 use tokio::time::{Instant, sleep_until};
 
 pub use record::{FILE_NAME, RECORD_BYTES_MAX, Record};
@@ -36,6 +36,9 @@ pub struct Trouble {
     /// `None` if data is kept in memory.
     record: Option<Record>,
     settlements: Settlements,
+    /// Locked for writing while a fill is undone. Whoever reads what an account has, and what its
+    /// trades have moved, locks it for reading.
+    undoing: RwLock<()>,
     /// The number of market sockets that were opened.
     socket_count: AtomicU64,
     /// Signals that another plan is followed.
@@ -73,6 +76,7 @@ impl Trouble {
             met,
             record,
             settlements: Settlements::new(Timestamp::now()),
+            undoing: RwLock::default(),
             socket_count: AtomicU64::new(0),
             followed: Notify::new(),
         }
@@ -168,15 +172,29 @@ impl Trouble {
         self.settlements.moved(account, token_id)
     }
 
+    /// Waits until no fill is being undone, and holds back others until the result is dropped.
+    pub(crate) async fn hold_still(&self) -> RwLockReadGuard<'_, ()> {
+        self.undoing.read().await
+    }
+
     /// Waits until something is due for a trade, and returns what.
     pub async fn next_due(&self) -> Due {
         self.settlements.next(Timestamp::now).await
     }
 
-    /// Records that a trade is settled or, with `has_failed`, that its fill was undone.
-    pub fn end(&self, trade: &Unsettled, has_failed: bool) {
-        let stage = if has_failed { Stage::Failed } else { Stage::Confirmed };
+    /// Records that a trade is settled.
+    pub fn settle(&self, trade: &Unsettled) {
+        self.settlements.end(trade, Stage::Confirmed);
+    }
+
+    /// Has `undo` undo the fill of a trade, and records what has become of it. `undo` returns
+    /// whether it is undone; if not, the trade is settled.
+    pub async fn fail(&self, trade: &Unsettled, undo: impl Future<Output = bool>) -> bool {
+        let _undoing = self.undoing.write().await;
+        let is_undone = undo.await;
+        let stage = if is_undone { Stage::Failed } else { Stage::Confirmed };
         self.settlements.end(trade, stage);
+        is_undone
     }
 
     /// Returns the tick of a market that is shown and enforced in place of its own; `None` if that is

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use paperbourse_test_support::value::micros;
 use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
 
@@ -295,4 +296,84 @@ fn a_held_order_is_matched_later() {
     // What cannot match is not held.
     let placed = client.order(4, "BUY GTC 4 for 10").ok(200);
     assert_eq!(placed["status"], "live");
+}
+
+/// A trade that fails gives everything back, for good.
+#[test]
+fn a_failed_trade_has_never_been() {
+    let server = server("failed=100%:300ms");
+    let client = Client::new(&server, 1);
+    let token = token_id(0, 0);
+    let placed = client.order(1, "BUY FOK 5 for 10").ok(200);
+    let id = placed["tradeIDs"][0].as_str().unwrap().to_owned();
+    let status = |client: &Client<'_>| {
+        let trades = client.get(&format!("/data/trades?id={id}")).ok(200);
+        trades["data"][0]["status"].as_str().unwrap().to_owned()
+    };
+    while status(&client) != "FAILED" {}
+    let has = |client: &Client<'_>| {
+        let shares = client.balance(&format!("CONDITIONAL&token_id={token}"));
+        let user = client.signer.address();
+        let of_user = |path: &str| client.server.get(format!("{path}?user={user}")).ok(200);
+        let lists = ["/positions", "/trades", "/activity"].map(of_user);
+        (client.balance("COLLATERAL"), shares, lists)
+    };
+    let nothing = || ("1000000000".to_owned(), "0".to_owned(), [json!([]), json!([]), json!([])]);
+    assert_eq!(has(&client), nothing());
+    // The order stays matched, as at the venue, and a repeated one gets its first answer.
+    let order = client.get(&format!("/data/order/{}", placed["orderID"].as_str().unwrap())).ok(200);
+    assert_eq!((&order["status"], &order["size_matched"]), (&json!("MATCHED"), &json!("10")));
+    assert_eq!(client.order(1, "BUY FOK 5 for 10").ok(200), placed);
+
+    let (signer, credentials) = (client.signer.clone(), client.credentials.clone());
+    let server = server.crash_and_restart_with(&["--clob", "on"]);
+    let client = Client { server: &server, signer, credentials };
+    assert_eq!(status(&client), "FAILED");
+    assert_eq!(has(&client), nothing());
+}
+
+/// Cash and shares are those of the trades that have not failed, whatever a crash interrupts.
+#[test]
+fn cash_and_shares_are_conserved_when_trades_fail() {
+    const PLAN: &str = "seed=3,failed=40%:1ms-60ms,retrying=20%:1ms-60ms";
+    const TROUBLE: [&str; 4] = ["--clob", "on", "--clob-trouble", PLAN];
+    let mut server = server(PLAN);
+    let (signer, credentials) = {
+        let client = Client::new(&server, 1);
+        (client.signer, client.credentials)
+    };
+    let token = token_id(0, 0);
+    let mut failed_count = 0;
+    for round in 0..5 {
+        let client =
+            Client { server: &server, signer: signer.clone(), credentials: credentials.clone() };
+        for number in 0..12 {
+            // No fees, and each at one price.
+            let asked = ["BUY FOK 5 for 10", "BUY FAK 10.4 for 20", "SELL FAK 5 for 2.3"];
+            let placed = client.order(100 * round + number, asked[number as usize % 3]);
+            // A sale may be refused for shares that are not there.
+            assert!(placed.status == 200 || number % 3 == 2, "{placed:?}");
+        }
+        // Without trouble, whatever was not settled counts as settled.
+        server = server.crash_and_restart_with(&["--clob", "on"]);
+        let client =
+            Client { server: &server, signer: signer.clone(), credentials: credentials.clone() };
+        let trades = client.get("/data/trades").ok(200);
+        let (mut cash, mut shares) = (1_000_000_000, 0);
+        failed_count = 0;
+        for trade in trades["data"].as_array().unwrap() {
+            if trade["status"] == "FAILED" {
+                failed_count += 1;
+                continue;
+            }
+            let (size, price) = (micros(&trade["size"]), micros(&trade["price"]));
+            let sign = if trade["side"] == "BUY" { 1 } else { -1 };
+            shares += sign * size;
+            cash -= sign * (size * price / 1_000_000);
+        }
+        let held = client.balance(&format!("CONDITIONAL&token_id={token}"));
+        assert_eq!((client.balance("COLLATERAL"), held), (cash.to_string(), shares.to_string()));
+        server = server.crash_and_restart_with(&TROUBLE);
+    }
+    assert!(failed_count > 0, "no trade has failed");
 }

@@ -31,6 +31,8 @@ pub(crate) enum Stage {
     Matched,
     /// Its transaction has failed and is sent again.
     Retrying,
+    /// It is in a transaction, which all nodes of the chain will soon know.
+    Mined,
     /// It is settled.
     Confirmed,
     /// It will never be settled: its fill was undone.
@@ -43,6 +45,7 @@ impl Stage {
         match self {
             Self::Matched => "MATCHED",
             Self::Retrying => "RETRYING",
+            Self::Mined => "MINED",
             Self::Confirmed => crate::rows::CONFIRMED,
             Self::Failed => "FAILED",
         }
@@ -121,6 +124,11 @@ impl Unsettled {
             client_order_id: trade.client_order_id.map(Into::into),
             is_taker: trade.is_taker,
         }
+    }
+
+    /// Returns the account, the order, and the number of the trade within the order.
+    pub const fn id(&self) -> (AccountId, OrderId, u32) {
+        (self.account, self.order, self.part)
     }
 
     /// Returns the trade as rows show it.

@@ -68,7 +68,11 @@ async fn a_trade_goes_through_the_stages_of_its_trouble() {
             assert_eq!(stage(&trouble, &bought, 6_000), expected, "{plan}: not ended yet");
         }
         let has_failed = plan.starts_with("failed");
-        trouble.end(&bought, has_failed);
+        if has_failed {
+            assert!(trouble.fail(&bought, async { true }).await);
+        } else {
+            trouble.settle(&bought);
+        }
         let last = if has_failed { Stage::Failed } else { Stage::Confirmed };
         assert_eq!(stage(&trouble, &bought, 1_002), last, "{plan}");
         assert_eq!(trouble.moved(account(), Some("t")), Moved::default(), "{plan}");
@@ -89,8 +93,8 @@ fn trades_without_trouble_are_settled() {
     assert_eq!(stage(&trouble("lag=100%"), &before, 0), Stage::Confirmed, "before the start");
 }
 
-#[test]
-fn what_is_not_settled_has_moved() {
+#[tokio::test]
+async fn what_is_not_settled_has_moved() {
     let trouble = trouble("lag=100%");
     for (number, side) in [(1, Side::Buy), (2, Side::Buy), (3, Side::Sell)] {
         assert_eq!(stage(&trouble, &trade(number, side, 0), 0), Stage::Matched);
@@ -100,7 +104,7 @@ fn what_is_not_settled_has_moved() {
     assert_eq!(micros(trouble.moved(account(), Some("t"))), [cash, 10_000_000, 20_000_000]);
     assert_eq!(micros(trouble.moved(account(), Some("u"))), [cash, 0, 0]);
     assert_eq!(micros(trouble.moved(AccountId::from_raw(128).unwrap(), Some("t"))), [0, 0, 0]);
-    trouble.end(&trade(1, Side::Buy, 0), true);
+    trouble.fail(&trade(1, Side::Buy, 0), async { true }).await;
     let cash = -5_010_000 + 4_990_000;
     assert_eq!(micros(trouble.moved(account(), Some("t"))), [cash, 0, 10_000_000]);
 }

@@ -19,16 +19,18 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
 
-use super::frame::{Markets, put_dropped, put_news};
+use super::frame::{Markets, new_trade, put_dropped, put_news, put_trade};
 use super::troubled::{Met, UserTrouble};
 use crate::rows::Party;
+use crate::rows::clob_trade::Trade;
+use crate::trouble::{Stage, Unsettled};
 use crate::ws::bounds::USER_OUTBOX_BYTES_MAX;
 use crate::ws::clob::Opening;
 use crate::ws::close::CloseReason;
 use crate::ws::connection::Ended;
 use paperbourse_clob::signature::address::Address;
 use paperbourse_core::engine::event::Event;
-use paperbourse_core::engine::order::news::{News, OrderNews};
+use paperbourse_core::engine::order::news::{News, OrderNews, OrderStep};
 use paperbourse_core::engine::state::view::ListedOrder;
 use paperbourse_core::ids::{AccountId, OrderId, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse_core::limits::budget::Share;
@@ -283,7 +285,9 @@ impl UserFeed {
         let mut part = self.part(account.shard()).lock();
         // The last socket may have ended meanwhile.
         let Some(followed) = part.of.get_mut(&account) else { return };
-        followed.tell(sequence, &news.listed, |out, party| put_news(out, &news, party));
+        let stage = followed.stage(account, &news);
+        let of = Of::order(&news.listed);
+        followed.tell(sequence, &of, |out, party| put_news(out, &news, stage, party));
         if is_delayed {
             followed.delayed.insert(order, news.listed);
         } else {
@@ -296,8 +300,31 @@ impl UserFeed {
         for followed in part.of.values_mut() {
             let Some(listed) = followed.delayed.remove(&order) else { continue };
             let now = Timestamp::now();
-            followed.tell(sequence, &listed, |out, party| put_dropped(out, &listed, now, party));
+            let of = Of::order(&listed);
+            followed.tell(sequence, &of, |out, party| put_dropped(out, &listed, now, party));
         }
+    }
+
+    /// Tells the sockets of an account that a trade is tried again.
+    pub fn tell_retried(&self, unsettled: &Unsettled) {
+        self.tell_stages(unsettled, &[Stage::Retrying]);
+    }
+
+    /// Tells the sockets of an account that a trade is settled.
+    pub fn tell_settled(&self, unsettled: &Unsettled) {
+        self.tell_stages(unsettled, &[Stage::Mined, Stage::Confirmed]);
+    }
+
+    /// Tells the sockets of an account that a trade has reached these stages. Only trouble on
+    /// demand has trades that are not settled at once.
+    fn tell_stages(&self, unsettled: &Unsettled, stages: &[Stage]) {
+        let part = self.part(unsettled.account.shard()).lock();
+        let Some(followed) = part.of.get(&unsettled.account) else { return };
+        let (trade, now) = (unsettled.trade(), Timestamp::now());
+        // No record says it, so that it comes after all that a socket has been told.
+        followed.tell(u64::MAX, &Of::trade(&trade), |out, party| {
+            put_trade(out, &trade, stages, now, party);
+        });
     }
 
     /// Closes the sockets of all accounts in a shard.
@@ -329,14 +356,51 @@ async fn read(
     }
 }
 
+/// What frames are about.
+pub(super) struct Of<'a> {
+    pub(super) order: OrderId,
+    pub(super) client_order_id: Option<&'a str>,
+    pub(super) market_id: &'a str,
+    pub(super) token_id: &'a str,
+}
+
+impl<'a> Of<'a> {
+    fn order(listed: &'a ListedOrder) -> Self {
+        let ListedOrder { receipt, token_id } = listed;
+        Self {
+            order: receipt.order,
+            client_order_id: receipt.client_order_id.as_deref(),
+            market_id: &receipt.market_id,
+            token_id,
+        }
+    }
+
+    fn trade(trade: &Trade<'a>) -> Self {
+        let &Trade { order, client_order_id, market_id, token_id, .. } = trade;
+        Self { order, client_order_id, market_id, token_id }
+    }
+}
+
 impl Followed {
+    /// Returns how far the settlement of the trade in these news is.
+    fn stage(&self, account: AccountId, news: &OrderNews) -> Stage {
+        if news.step == OrderStep::FillUndone {
+            return Stage::Failed;
+        }
+        let trouble = self.sockets.iter().find_map(|outlet| outlet.trouble.as_ref());
+        match (trouble, new_trade(news)) {
+            (Some(trouble), Some(trade)) => trouble.stage(account, &trade),
+            _ => Stage::Confirmed,
+        }
+    }
+
     /// Adds frames about an order to the outboxes of the account. `put` writes them.
-    fn tell(&self, sequence: u64, listed: &ListedOrder, put: impl Fn(&mut Vec<u8>, &Party<'_>)) {
+    fn tell(&self, sequence: u64, of: &Of<'_>, put: impl Fn(&mut Vec<u8>, &Party<'_>)) {
         let mut written: Option<(&str, Arc<[u8]>)> = None;
         let mut met: Option<Met> = None;
         for outlet in &self.sockets {
             let mut outbox = outlet.outbox.lock();
-            if sequence <= outbox.begins_after || !outbox.markets.have(&listed.receipt.market_id) {
+            if sequence <= outbox.begins_after || !outbox.markets.have(of.market_id) {
                 continue;
             }
             // Rows name the API key, and most accounts use one.
@@ -352,7 +416,7 @@ impl Followed {
                 None => outlet.add(&mut outbox, &frames),
                 Some(trouble) => {
                     // Drawn once, whatever sockets the wallet has.
-                    let met = met.get_or_insert_with(|| trouble.draw(&frames, listed));
+                    let met = met.get_or_insert_with(|| trouble.draw(&frames, of));
                     outlet.add(&mut outbox, &met.apply(&frames));
                     if met.is_cut {
                         outlet.cut(&mut outbox);

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::rows::Party;
 use crate::rows::clob_order::{CreatedAt, OrderRow};
 use crate::rows::clob_trade::{Trade, TradeRow};
+use crate::trouble::Stage;
 use crate::ws::frame::put_text;
 use paperbourse_core::engine::order::news::{NewFill, OrderNews, OrderStep};
 use paperbourse_core::engine::order::terms::EndReason;
@@ -33,11 +34,9 @@ pub const USER_MARKETS_MAX: usize = 500;
 /// Maximum length of a market's name, in bytes.
 const MARKET_BYTES_MAX: usize = 256;
 
-/// What a trade goes through at the venue. Here it is final at once, so all are sent together.
-const TRADE_STATUSES: &[&str] = &["MATCHED", "MINED", "CONFIRMED"];
-
-/// The status of a trade whose fill was undone.
-const UNDONE_STATUSES: &[&str] = &["FAILED"];
+/// What a trade goes through at the venue. Here it is final at once unless there is trouble on
+/// demand, so all are sent together.
+const SETTLED_AT_ONCE: [Stage; 3] = [Stage::Matched, Stage::Mined, Stage::Confirmed];
 
 /// A frame of a client.
 #[derive(Deserialize)]
@@ -149,8 +148,25 @@ struct TradeFrame<'a> {
     timestamp: String,
 }
 
-/// Appends the frames for what happened to an order.
-pub(super) fn put_news(out: &mut Vec<u8>, news: &OrderNews, party: &Party<'_>) {
+/// Returns the trade that the news of an order are about, if it filled.
+pub(super) fn new_trade(news: &OrderNews) -> Option<Trade<'_>> {
+    let ListedOrder { receipt, token_id } = &news.listed;
+    let NewFill { part, fill, is_taker } = news.fill.as_ref()?;
+    Some(Trade {
+        order: receipt.order,
+        part: *part,
+        market_id: &receipt.market_id,
+        token_id,
+        outcome: &receipt.outcome,
+        side: receipt.side,
+        fill,
+        client_order_id: receipt.client_order_id.as_deref(),
+        is_taker: *is_taker,
+    })
+}
+
+/// Appends the frames for what happened to an order, whose trade is in this stage if it filled.
+pub(super) fn put_news(out: &mut Vec<u8>, news: &OrderNews, stage: Stage, party: &Party<'_>) {
     let OrderNews { step, listed, fill, at } = news;
     let mut put = |name, status| put_order(out, name, listed, status, *at, party);
     match step {
@@ -165,23 +181,28 @@ pub(super) fn put_news(out: &mut Vec<u8>, news: &OrderNews, party: &Party<'_>) {
         // The venue says nothing of the order, which stays matched.
         OrderStep::FillUndone => {}
     }
-    let Some(NewFill { part, fill, is_taker }) = fill else { return };
-    let ListedOrder { receipt, token_id } = listed;
-    let trade = Trade {
-        order: receipt.order,
-        part: *part,
-        market_id: &receipt.market_id,
-        token_id,
-        outcome: &receipt.outcome,
-        side: receipt.side,
-        fill,
-        client_order_id: receipt.client_order_id.as_deref(),
-        is_taker: *is_taker,
+    let Some(trade) = new_trade(news) else { return };
+    let stages = match stage {
+        Stage::Confirmed => &SETTLED_AT_ONCE[..],
+        _ if *step == OrderStep::FillUndone => &[Stage::Failed],
+        _ => &[Stage::Matched],
     };
-    let is_undone = *step == OrderStep::FillUndone;
-    for status in if is_undone { UNDONE_STATUSES } else { TRADE_STATUSES } {
-        let mut row = TradeRow::of(&trade, party);
-        row.status = status;
+    put_trade(out, &trade, stages, *at, party);
+}
+
+/// Appends the frames for the stages that a trade has reached. A final trade has its transaction
+/// in each of them.
+pub(super) fn put_trade(
+    out: &mut Vec<u8>,
+    trade: &Trade<'_>,
+    stages: &[Stage],
+    at: Timestamp,
+    party: &Party<'_>,
+) {
+    let last = *stages.last().expect("a frame is about a stage");
+    for stage in stages {
+        let mut row = TradeRow::of(trade, party).in_stage(last);
+        row.status = stage.status();
         let timestamp = at.millis().to_string();
         let frame = TradeFrame {
             event_type: "trade",

@@ -7,13 +7,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::feed::Of;
+use crate::rows::clob_trade::Trade;
 use crate::rows::order_id;
-use crate::trouble::{About, SocketTrouble, Subject};
+use crate::trouble::{About, SocketTrouble, Stage, Subject};
 use crate::ws::frame::text_frame;
 use paperbourse_clob::signature::address::Address;
 use paperbourse_clob::trouble::{ActKind, Kind};
-use paperbourse_core::engine::state::view::ListedOrder;
-use paperbourse_core::ids::Timestamp;
+use paperbourse_core::ids::{AccountId, Timestamp};
 
 /// How the text of a frame about a trade begins.
 const TRADE: &[u8] = br#"{"event_type":"trade""#;
@@ -47,10 +48,15 @@ impl UserTrouble {
         Recorded(self)
     }
 
-    /// Draws what these frames about an order meet.
-    pub(super) fn draw(&self, frames: &[u8], listed: &ListedOrder) -> Met {
-        let id = order_id(listed.receipt.order, listed.receipt.client_order_id.as_deref());
-        let about = About { orders: &[&id], token: Some(&listed.token_id) };
+    /// Returns how far the settlement of a trade of the wallet is.
+    pub(super) fn stage(&self, account: AccountId, trade: &Trade<'_>) -> Stage {
+        self.socket.trouble.stage((account, &self.wallet), trade, Timestamp::now())
+    }
+
+    /// Draws what these frames meet.
+    pub(super) fn draw(&self, frames: &[u8], of: &Of<'_>) -> Met {
+        let id = order_id(of.order, of.client_order_id);
+        let about = About { orders: &[&id], token: Some(of.token_id) };
         let wallet = &*self.wallet;
         let address = Some(self.socket.address);
         let subject = Subject { name: wallet, wallet: Some(wallet), address };

@@ -42,6 +42,10 @@ pub(super) async fn balance(call: &Call<'_>) -> Awaited {
     {
         return Err(ClobError::INVALID_SIGNATURE_TYPE.into());
     }
+    let _still = match &call.app.trouble {
+        Some(trouble) => Some(trouble.hold_still().await),
+        None => None,
+    };
     let micros = match request::parameter(call, "asset_type").as_deref() {
         Some("COLLATERAL") => {
             let cash = call.service().cash(&call.caller, call.context).await?;

@@ -154,6 +154,7 @@ async fn require_settled(
         return Ok(());
     };
     let account = call.caller.account()?;
+    let _still = trouble.hold_still().await;
     let bought = trouble.moved(account, Some(&signed.token_id)).bought;
     if bought == Shares::ZERO {
         return Ok(());

@@ -127,7 +127,7 @@ impl<'a> TradeRow<'a> {
             size: fill.quantity.into(),
             fee_rate_bps,
             price: fill.price().into(),
-            status: CONFIRMED,
+            status: if row.undone_at.is_some() { "FAILED" } else { CONFIRMED },
             match_time: Seconds(fill.at),
             last_update: Seconds(fill.at),
             matched_at: Millis(Some(fill.at)),

@@ -194,6 +194,8 @@ impl<'c> Walk<'c> {
     fn fits(&self, happened: &Happened) -> bool {
         let Filter { selection, is_taker_only, least, .. } = &self.filter;
         let is_taker = match &happened.what {
+            // It has never reached the chain.
+            What::Trade(past) if past.row.undone_at.is_some() => return false,
             What::Trade(past) => past.is_taker(),
             What::Payout(_) => true,
         };

@@ -28,11 +28,19 @@ pub(in crate::http::operations::clob) async fn list(call: &Call<'_>) -> Awaited 
     let TradesRequest { filter, from, limit } = request;
     let is_one = filter.part_of.is_some();
     let service = call.service();
+    let _still = match &call.app.trouble {
+        Some(trouble) => Some(trouble.hold_still().await),
+        None => None,
+    };
     let found = service.fill_history(&call.caller, filter, from, limit, call.context).await?;
     let stages = Stages::of(call, &party)?;
     let rows = found.fills.iter().map(|past| {
         let trade = past.into();
-        TradeRow::of(&trade, &party).in_stage(stages.of_trade(&trade))
+        let stage = match past.row.undone_at {
+            Some(_) => Stage::Failed,
+            None => stages.of_trade(&trade),
+        };
+        TradeRow::of(&trade, &party).in_stage(stage)
     });
     let rows = rows.collect();
     let next = found.next.filter(|_| !is_one).map(|next| next.before.to_string());
