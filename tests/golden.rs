@@ -120,20 +120,6 @@ const RESTING_KINDS: [&str; 9] = [
     "state checked",
 ];
 
-/// The kinds of events in the life of orders that are delayed.
-const DELAYED_KINDS: [&str; 10] = [
-    "account opened",
-    "held order dropped",
-    "key created",
-    "market introduced",
-    "market settled",
-    "order ended",
-    "order held",
-    "order placed",
-    "positions settled",
-    "state checked",
-];
-
 fn config() -> JournalConfig {
     JournalConfig {
         segment_bytes: 32 << 10,
@@ -490,9 +476,7 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
             writeln!(text, "{used:?}").unwrap();
         }
     }
-    for row in state.undone_fills() {
-        writeln!(text, "{row:?}").unwrap();
-    }
+    state.undone_fills().for_each(|row| writeln!(text, "{row:?}").unwrap());
     for log in state.fill_logs() {
         writeln!(text, "{log:?}").unwrap();
     }

@@ -461,7 +461,6 @@ fn the_engine_agrees_with_the_naive_matcher() {
         "reset with positions",
         "resolved while delayed",
         "UNDO_BEFORE",
-        "UNDO_COST_UNKNOWN",
         "UNDO_NOT_KEPT",
         "UNDO_RESET",
         "UNDO_RESOLVED",

@@ -7,7 +7,7 @@ use paperbourse::engine::admin::standing::Act;
 use paperbourse::engine::event::{
     AccountReset, Event, FillUndone, OperatorActed, OrderFilled, OrderPlaced, RestingFilled,
 };
-use paperbourse::engine::fills::undo::UndoFlaw;
+use paperbourse::engine::fills::undone::UndoFlaw;
 use paperbourse::engine::market::payout::PaidPosition;
 use paperbourse::engine::order::payload::PayloadFlaw;
 use paperbourse::engine::order::terms::Reserve;

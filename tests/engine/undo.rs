@@ -3,8 +3,8 @@
 use paperbourse::engine::account::Account;
 use paperbourse::engine::admin::reset::ResetAccount;
 use paperbourse::engine::event::{Event, FillUndone};
-use paperbourse::engine::fills::undo::{UndoFill, UndoFlaw};
-use paperbourse::engine::fills::undone::UndoneRow;
+use paperbourse::engine::fills::undo::UndoFill;
+use paperbourse::engine::fills::undone::{UndoFlaw, UndoneRow};
 use paperbourse::engine::rejection::Rejection;
 use paperbourse::ids::{AccountId, OrderId, Timestamp};
 use paperbourse::money::{Shares, Usd};
@@ -125,6 +125,24 @@ fn only_a_fill_of_the_account_that_is_not_over_is_undone() {
         # Like settlements, this does not ask operators.
         suspend A2                              -> suspend A2
         undo A2 O3 1                            -> undone O3 1 cash 100 position 0
+        ",
+    );
+}
+
+/// A sale's record says what is left, not what was there, so that takes the purchase before it.
+#[test]
+fn a_sale_of_unknown_cost_stays() {
+    check_undo(
+        "
+        rules orders 2
+        buy A1 M1 yes 10                        -> filled cash 95
+        buy A1 M2 yes 4                         -> filled cash 93
+        sell A1 M1 yes 4                        -> filled cash 94.6 position 6
+        undo A1 O1 1                            -> UNDO_NOT_KEPT
+        undo A1 O3 1                            -> UNDO_COST_UNKNOWN
+        undo A1 O2 1                            -> undone O2 1 cash 96.6 position 0
+        buy A1 M1 yes 2                         -> filled cash 95.6 position 8
+        undo A1 O4 1                            -> undone O4 1 cash 96.6 position 6 cost 3
         ",
     );
 }

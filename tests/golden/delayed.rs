@@ -3,6 +3,20 @@
 use super::resting::{limit, part};
 use super::*;
 
+/// The kinds of events in the life of orders that are delayed.
+const DELAYED_KINDS: [&str; 10] = [
+    "account opened",
+    "held order dropped",
+    "key created",
+    "market introduced",
+    "market settled",
+    "order ended",
+    "order held",
+    "order placed",
+    "positions settled",
+    "state checked",
+];
+
 /// Delays orders, decides and drops them, and ends one with its market, before and after a
 /// snapshot.
 pub(super) fn write_delayed(data: &Path) {

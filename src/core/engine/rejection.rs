@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::fills::undo::UndoFlaw;
+use crate::engine::fills::undone::UndoFlaw;
 use crate::engine::order::payload::PayloadFlaw;
 use crate::engine::order::terms::OrderStatus;
 use crate::ids::{CommentId, OrderId, Timestamp};

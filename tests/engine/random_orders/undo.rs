@@ -1,7 +1,7 @@
 //! Fills that are undone.
 
 use super::*;
-use paperbourse::engine::fills::undo::UndoFlaw;
+use paperbourse::engine::fills::undone::UndoFlaw;
 
 impl Pair {
     /// Undoes one of the newest fills, or one of the newest sales, or tries to.

@@ -5,12 +5,26 @@ use crate::engine::account::ledger::Ledger;
 use crate::engine::account::position::Position;
 use crate::engine::fills::undone::{UNDONE_FILLS_MAX, UndoneFill, UndoneFills};
 use crate::engine::state::hash::StateHash;
+use crate::ids::{OrderId, Timestamp};
 
 impl Account {
     /// Returns the undone fills that the account remembers; `None` if there never was one.
     #[inline]
     pub(in crate::engine) fn undone_fills(&self) -> Option<&UndoneFills> {
         self.extension()?.undone_fills.as_deref()
+    }
+
+    /// Returns when this part of an order was undone; `None` if it was not, or if the account no
+    /// longer remembers it.
+    pub fn fill_undone_at(&self, order: OrderId, part: u32) -> Option<Timestamp> {
+        let is_it = |fill: &&UndoneFill| (fill.order, fill.part) == (order, part);
+        self.undone_fills()?.values().rev().find(is_it).map(|fill| fill.at)
+    }
+
+    /// Returns when the fill with this number was undone, like [`Self::fill_undone_at`].
+    #[inline]
+    pub(in crate::engine) fn undone_at(&self, number: u64) -> Option<Timestamp> {
+        self.undone_fills()?.get(&number).map(|fill| fill.at)
     }
 
     /// Gives the account what it has without a fill, and returns the change to the state hash. The

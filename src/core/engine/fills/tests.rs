@@ -7,8 +7,8 @@ use crate::engine::command::{
 };
 use crate::engine::event::Events;
 use crate::engine::fills::turnover::Turnover;
-use crate::engine::fills::undo::{UndoFill, UndoFlaw};
-use crate::engine::fills::undone::UNDONE_FILLS_MAX;
+use crate::engine::fills::undo::UndoFill;
+use crate::engine::fills::undone::{UNDONE_FILLS_MAX, UndoFlaw};
 use crate::engine::order::payload::NewOrder;
 use crate::engine::rejection::Rejection;
 use crate::engine::state::restore::{RestoreError, Restorer};

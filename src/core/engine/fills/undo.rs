@@ -13,6 +13,8 @@
 //! - an emptied position among the account's positions. It no longer counts as closed by a reset,
 //!   even if a reset closed it before the fill.
 
+use std::ops::RangeInclusive;
+
 use smallvec::smallvec;
 
 use crate::engine::account::Account;
@@ -22,10 +24,10 @@ use crate::engine::contradiction::Flaw;
 use crate::engine::decide::{Command, Given, Verdict};
 use crate::engine::event::{Event, FillUndone};
 use crate::engine::fills::log::LoggedFill;
-use crate::engine::fills::undone::{UNDONE_FILLS_MAX, UndoneFill};
+use crate::engine::fills::undone::{UNDONE_FILLS_MAX, UndoFlaw, UndoneFill, UndoneRow};
 use crate::engine::rejection::Rejection;
 use crate::engine::state::State;
-use crate::ids::{AccountId, Lsn, OrderId};
+use crate::ids::{AccountId, Lsn, OrderId, Timestamp};
 use crate::market::book::Side;
 use crate::money::Usd;
 
@@ -42,32 +44,6 @@ pub struct UndoFill {
     pub order: OrderId,
     /// The fill's number within its order, from 1.
     pub part: u32,
-}
-
-/// The reason why a fill cannot be undone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum UndoFlaw {
-    /// The account has no such fill, or has had too many since.
-    #[error("the account has no such fill among its newest")]
-    NotKept,
-    /// The fill was undone before.
-    #[error("it was undone before")]
-    UndoneBefore,
-    /// The market is resolved, and positions in it are being paid.
-    #[error("its market is resolved")]
-    MarketResolved,
-    /// The account was reset after the fill.
-    #[error("the account was reset since")]
-    AccountReset,
-    /// The shares bought were sold since, or open sales reserve them.
-    #[error("its shares were sold since, or open orders reserve them")]
-    SharesGone,
-    /// The proceeds were spent since, or open orders reserve them.
-    #[error("its proceeds were spent since, or open orders reserve them")]
-    CashGone,
-    /// The cost of the position before the fill is no longer known.
-    #[error("the fills that tell what its position had cost are no longer kept")]
-    CostUnknown,
 }
 
 /// What an account has without a fill.
@@ -117,19 +93,30 @@ impl Command for UndoFill {
 }
 
 impl State {
-    /// Returns the number of a fill within its account, if it is new enough to be undone.
-    fn number_of(&self, account: &Account, fill: &UndoFill) -> Option<u64> {
-        self.undoable(account).rev().find(|&number| {
-            let LoggedFill { order, part, .. } = self.kept_fill(account, number);
-            (order, part) == (fill.order, fill.part)
+    /// Returns when this part of an account's order was undone, like [`Account::fill_undone_at`].
+    pub fn fill_undone_at(
+        &self,
+        account: AccountId,
+        order: OrderId,
+        part: u32,
+    ) -> Option<Timestamp> {
+        self.account(account)?.fill_undone_at(order, part)
+    }
+
+    /// Iterates over the undone fills that accounts remember, by account and then by number.
+    pub fn undone_fills(&self) -> impl Iterator<Item = UndoneRow> {
+        self.accounts.iter().flat_map(|(_, account)| {
+            let undone = account.undone_fills().into_iter().flatten();
+            undone.map(|(&number, &fill)| UndoneRow { account: account.id, number, fill })
         })
     }
 
-    /// Returns the numbers of the fills that are new enough to be undone.
-    fn undoable(&self, account: &Account) -> std::ops::RangeInclusive<u64> {
-        let newest = account.fill_count_ever();
-        let first = (newest + 1).saturating_sub(UNDONE_FILLS_MAX.get() as u64);
-        account.oldest_fill().max(first)..=newest
+    /// Returns the number of a fill within its account, if it is new enough to be undone.
+    fn number_of(&self, account: &Account, fill: &UndoFill) -> Option<u64> {
+        undoable(account).rev().find(|&number| {
+            let LoggedFill { order, part, .. } = self.kept_fill(account, number);
+            (order, part) == (fill.order, fill.part)
+        })
     }
 
     /// Computes what the account has without the fill with this number, which must be kept.
@@ -230,7 +217,7 @@ impl State {
         let flaw = |flaw| Flaw::account(undone.account, flaw);
         let slot = self.account_slot(undone.account).ok_or(flaw("was never opened"))?;
         let account = &self.accounts[slot];
-        let is_undoable = self.undoable(account).contains(&undone.number);
+        let is_undoable = undoable(account).contains(&undone.number);
         let fill = is_undoable.then(|| self.kept_fill(account, undone.number));
         if fill.is_none_or(|fill| (fill.order, fill.part) != (undone.order, undone.part)) {
             return Err(flaw("has no such fill to undo"));
@@ -260,4 +247,11 @@ impl State {
         account.position_in_log = position_in_log;
         Ok(())
     }
+}
+
+/// Returns the numbers of the fills that are new enough to be undone.
+fn undoable(account: &Account) -> RangeInclusive<u64> {
+    let newest = account.fill_count_ever();
+    let first = (newest + 1).saturating_sub(UNDONE_FILLS_MAX.get() as u64);
+    account.oldest_fill().max(first)..=newest
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::account::Account;
-use crate::engine::state::State;
 use crate::engine::state::hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::sizes::Size;
@@ -31,6 +29,32 @@ pub struct UndoneFill {
     pub at: Timestamp,
 }
 
+/// The reason why a fill cannot be undone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UndoFlaw {
+    /// The account has no such fill, or has had too many since.
+    #[error("the account has no such fill among its newest")]
+    NotKept,
+    /// The fill was undone before.
+    #[error("it was undone before")]
+    UndoneBefore,
+    /// The market is resolved, and positions in it are being paid.
+    #[error("its market is resolved")]
+    MarketResolved,
+    /// The account was reset after the fill.
+    #[error("the account was reset since")]
+    AccountReset,
+    /// The shares bought were sold since, or open sales reserve them.
+    #[error("its shares were sold since, or open orders reserve them")]
+    SharesGone,
+    /// The proceeds were spent since, or open orders reserve them.
+    #[error("its proceeds were spent since, or open orders reserve them")]
+    CashGone,
+    /// The cost of the position before the fill is no longer known.
+    #[error("the fills that tell what its position had cost are no longer kept")]
+    CostUnknown,
+}
+
 /// The undone fills of an account, by the fill's number within the account.
 pub(in crate::engine) type UndoneFills = BTreeMap<u64, UndoneFill>;
 
@@ -55,40 +79,5 @@ impl UndoneFill {
             .pair(u64::from(market.0) << 8 | u64::from(outcome.0), newest)
             .signed(at.nanos())
             .finish()
-    }
-}
-
-impl Account {
-    /// Returns when this part of an order was undone; `None` if it was not, or if the account no
-    /// longer remembers it.
-    pub fn fill_undone_at(&self, order: OrderId, part: u32) -> Option<Timestamp> {
-        let is_it = |fill: &&UndoneFill| (fill.order, fill.part) == (order, part);
-        self.undone_fills()?.values().rev().find(is_it).map(|fill| fill.at)
-    }
-
-    /// Returns when the fill with this number was undone, like [`Self::fill_undone_at`].
-    #[inline]
-    pub(in crate::engine) fn undone_at(&self, number: u64) -> Option<Timestamp> {
-        self.undone_fills()?.get(&number).map(|fill| fill.at)
-    }
-}
-
-impl State {
-    /// Returns when this part of an account's order was undone, like [`Account::fill_undone_at`].
-    pub fn fill_undone_at(
-        &self,
-        account: AccountId,
-        order: OrderId,
-        part: u32,
-    ) -> Option<Timestamp> {
-        self.account(account)?.fill_undone_at(order, part)
-    }
-
-    /// Iterates over the undone fills that accounts remember, by account and then by number.
-    pub fn undone_fills(&self) -> impl Iterator<Item = UndoneRow> {
-        self.accounts.iter().flat_map(|(_, account)| {
-            let undone = account.undone_fills().into_iter().flatten();
-            undone.map(|(&number, &fill)| UndoneRow { account: account.id, number, fill })
-        })
     }
 }

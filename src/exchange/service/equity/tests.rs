@@ -14,8 +14,7 @@ use paperbourse_core::engine::admin::standing::{Act, DEPOSITS_KEPT_MAX, Operator
 use paperbourse_core::engine::command::{
     DecideSettlement, OrderNames, Owner, Settle, Trade, TradeOrder,
 };
-use paperbourse_core::engine::fills::undo::UndoFlaw;
-use paperbourse_core::engine::fills::undone::UNDONE_FILLS_MAX;
+use paperbourse_core::engine::fills::undone::{UNDONE_FILLS_MAX, UndoFlaw};
 use paperbourse_core::engine::market::payout::Decision;
 use paperbourse_core::engine::market::settlement::Payment as Paid;
 use paperbourse_core::engine::state::view::{

@@ -105,7 +105,7 @@ fn news_of_an_undone_fill_show_the_fill_and_its_order() {
     let rests = |world: &mut World| {
         let _ = world.place(15, 50);
     };
-    let fills = |world: &mut World| world.match_at(50);
+    let fills = |world: &mut World| world.match_at(45);
     let trade = |world: &mut World| world.trade(2);
     let all = check(World::new(100), &[&trade, &undo(1, 1), &rests, &fills, &undo(2, 2)]);
     let told: Vec<_> = all
