@@ -48,8 +48,8 @@ pub struct Trouble {
 /// Who may meet trouble.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subject<'a> {
-    /// What draws are counted by: a wallet, an address, a socket's number or a market. Two subjects
-    /// of a kind never have the same name.
+    /// What draws are counted by: a wallet, an address, a market, or a socket's number with a
+    /// market. Two subjects of a kind never have the same name.
     pub name: &'a str,
     /// The wallet, in lower case, if it is known.
     pub wallet: Option<&'a str>,
@@ -94,8 +94,8 @@ impl Trouble {
         self.draws.lock().plan().has(kind)
     }
 
-    /// Waits for the end of something that lasts until then, or less if the plan that is followed no
-    /// longer has its kind.
+    /// Waits for the end of something that lasts until then, or less if the plan that is followed
+    /// no longer has its kind.
     pub async fn wait(&self, kind: Kind, until: Instant) {
         loop {
             let followed = self.followed.notified();
@@ -197,8 +197,8 @@ impl Trouble {
         is_undone
     }
 
-    /// Returns the tick of a market that is shown and enforced in place of its own; `None` if that is
-    /// its own.
+    /// Returns the tick of a market that is shown and enforced in place of its own; `None` if that
+    /// is its own.
     pub fn tick(&self, info: &MarketInfo, now: Timestamp) -> Option<Price> {
         let now_ms = now.millis().unsigned_abs();
         let coarse = coarse_tick(info)?;

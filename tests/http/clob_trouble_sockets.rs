@@ -79,7 +79,7 @@ fn a_user_socket_ends_without_a_close_frame() {
     assert_eq!(told(&mut again, 1), ["PLACEMENT:LIVE"]);
     again.end();
 
-    let lines = record(&server, 7);
+    let lines = record(&server, 8);
     let wallet = client.signer.address().to_string();
     let met: Vec<&Value> = lines.iter().filter(|line| line["trouble"].is_string()).collect();
     let [met] = met[..] else { panic!("{met:?}") };

@@ -94,9 +94,9 @@ impl<F: Frame> Channels<F> {
         self.open.lock().get(condition_id).cloned()
     }
 
-    /// Adds a socket to the market's channel. If there is none, it is made: `first` encodes its first
-    /// frame, given the frame's number, and then `made` is called. The socket's first frame shows the
-    /// market's current state.
+    /// Adds a socket to the market's channel. If there is none, it is made: `first` encodes its
+    /// first frame, given the frame's number, and then `made` is called. The socket's first frame
+    /// shows the market's current state.
     pub(super) fn join(
         &self,
         market: &Arc<Market>,

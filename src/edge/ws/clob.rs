@@ -41,8 +41,8 @@ impl Opening {
         self.end(Ended::Closed(reason));
     }
 
-    /// Has the socket end like this: closed, or gone without a close frame, which clients call 1006.
-    /// The first end counts.
+    /// Has the socket end like this: closed, or gone without a close frame, which clients call
+    /// 1006. The first end counts.
     pub(super) fn end(&self, end: Ended) {
         self.state.lock().end.get_or_insert(end);
         self.changed.notify_one();

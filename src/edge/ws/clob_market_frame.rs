@@ -305,8 +305,9 @@ impl ClobFrame {
         self.put_books(out, wanted & self.renewed);
     }
 
-    /// Adds the changes of levels since the frame before, if there are any and one of these outcomes
-    /// is not renewed. Changes of the market's other outcomes are part of it, as at the venue.
+    /// Adds the changes of levels since the frame before, if there are any and one of these
+    /// outcomes is not renewed. Changes of the market's other outcomes are part of it, as at the
+    /// venue.
     pub(super) fn put_changes(&self, out: &mut Vec<u8>, wanted: Outcomes) {
         if self.has_changes(wanted) {
             out.extend_from_slice(&self.changes);

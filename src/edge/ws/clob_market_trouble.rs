@@ -1,8 +1,8 @@
 //! The trouble that a market socket meets: silence, books that nobody has quoted, and its end.
 //!
 //! Draws are counted by the socket, which is numbered, and the market. So the n-th frame of a
-//! market on the n-th socket of a server meets the same whenever the same seed is used. A socket that
-//! is opened again after trouble is another one, which does not continue it.
+//! market on the n-th socket of a server meets the same whenever the same seed is used. A socket
+//! that is opened again after trouble is another one, which does not continue it.
 
 use std::sync::Arc;
 use std::time::Duration;

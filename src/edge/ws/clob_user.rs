@@ -47,7 +47,8 @@ pub struct User {
 pub type Authenticate = Box<dyn FnMut(&SocketCredentials<'_>) -> Result<User, CloseReason> + Send>;
 
 /// Tells a client what happens to its orders until the socket ends. `received` are the bytes that
-/// arrived after the head of the upgrade request, and `trouble` is what the socket meets on purpose.
+/// arrived after the head of the upgrade request, and `trouble` is what the socket meets on
+/// purpose.
 pub async fn serve_user<S>(
     (stream, received): (S, Vec<u8>),
     peer: Peer,

@@ -1,8 +1,8 @@
 //! The trouble that user sockets meet: frames that are swapped, repeated or left out, and sockets
 //! that end.
 //!
-//! Draws are counted by the wallet, once for each frame whatever sockets the wallet has, so the n-th
-//! frame of a wallet meets the same on any connection.
+//! Draws are counted by the wallet, once for each frame whatever sockets the wallet has, so the
+//! n-th frame of a wallet meets the same on any connection.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -151,7 +151,9 @@ mod tests {
     fn what_is_sent_are_whole_frames() {
         let texts = ["a".repeat(7), "b".repeat(200), "c".repeat(70_000), String::new()];
         let (mut frames, mut expected) = (Vec::new(), Vec::new());
-        texts.iter().for_each(|text| put_text(&mut frames, &[text.as_bytes()]));
+        for text in &texts {
+            put_text(&mut frames, &[text.as_bytes()]);
+        }
         for index in [2, 0, 3, 1, 1] {
             put_text(&mut expected, &[texts[index].as_bytes()]);
         }

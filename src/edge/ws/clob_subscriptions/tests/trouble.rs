@@ -22,7 +22,9 @@ fn venue(plan: &str) -> (Venue, SocketTrouble) {
 /// A client that has subscribed, before it reads.
 fn joined(venue: &Venue, trouble: &SocketTrouble, tokens: &[&str]) -> Client {
     let mut client = Client::in_trouble(venue, Some(trouble.clone()));
-    tokens.iter().for_each(|token| client.join(token, venue.now()));
+    for token in tokens {
+        client.join(token, venue.now());
+    }
     client
 }
 
