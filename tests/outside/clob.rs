@@ -11,7 +11,7 @@ use paperbourse_test_support::process::{ServerProcess, command};
 use super::{blocks_of_python, installed, output_of};
 
 /// The binary under test.
-const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
+pub(super) const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
 /// Set where the client for Rust must have been built. A name that began with that of a setting
 /// would stop every server.
@@ -34,17 +34,17 @@ fn against(mut script: Command, server: &ServerProcess) -> Command {
     script
 }
 
-fn host(server: &ServerProcess) -> String {
+pub(super) fn host(server: &ServerProcess) -> String {
     format!("http://{}", server.address)
 }
 
 /// The folder of the clients that `.ci/clob` installed; `None` if it has not, which fails in CI.
-fn clients() -> Option<PathBuf> {
+pub(super) fn clients() -> Option<PathBuf> {
     let reason = "Polymarket's clients are not installed (.ci/clob does it), so none was tried";
     installed("clob", reason)
 }
 
-fn folder() -> PathBuf {
+pub(super) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/outside/clob")
 }
 

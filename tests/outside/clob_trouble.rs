@@ -1,0 +1,324 @@
+//! What Polymarket's own clients do when the server has trouble: how often they ask, how long they
+//! take, and what they raise. The tables say what the source of each client says.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use paperbourse_clob::trouble::{Draws, Kind, Plan};
+use paperbourse_test_support::process::ServerProcess;
+use paperbourse_test_support::{Connection, Request};
+use serde_json::Value;
+
+use super::clob::{BINARY, clients, folder, host};
+
+/// By how many seconds a call may take longer than expected, on a busy machine.
+const SLACK_SECONDS: f64 = 8.0;
+
+/// One call of a client.
+struct Row {
+    /// What trouble there is. A probability of 50 % stands for the first request alone.
+    plan: &'static str,
+    call: &'static str,
+    /// What the server takes from the client, with the statuses of its answers; 0 is none.
+    requests: &'static str,
+    /// What the call returns or raises.
+    outcome: &'static str,
+    /// How long it takes at least.
+    seconds: f64,
+}
+
+const fn row(
+    plan: &'static str,
+    call: &'static str,
+    requests: &'static str,
+    outcome: &'static str,
+) -> Row {
+    Row { plan, call, requests, outcome, seconds: 0.0 }
+}
+
+const fn slow(seconds: f64, row: Row) -> Row {
+    Row { seconds, ..row }
+}
+
+/// py-clob-client: one request, whose failure is raised: without a status if there is no answer,
+/// which it awaits for 5 s between two bytes.
+const PY_CLOB_CLIENT: &[Row] = &[
+    row("lost=100%", "place", "order 200", "PolyApiException"),
+    row("lost=100%", "cancel", "cancel 200", "PolyApiException"),
+    row("reset=100%", "place", "order 0", "PolyApiException"),
+    row("reset=100%", "orders", "look 0", "PolyApiException"),
+    slow(5.0, row("late=100%:7s", "place", "order 200", "PolyApiException")),
+    row("restarting=100%", "place", "order 425", "PolyApiException 425"),
+    row("restarting=100%", "cancel", "cancel 425", "PolyApiException 425"),
+    row("not-run=100%", "place", "order 500", "PolyApiException 500"),
+    row("cancel-only=100%", "place", "order 503", "PolyApiException 503"),
+    row("cancel-only=100%", "cancel", "cancel 200", "done"),
+    row("post-only=100%", "place", "order 503", "PolyApiException 503"),
+    row("blocked=100%", "place", "order 403", "PolyApiException 403"),
+    row("blocked=100%", "orders", "look 403", "PolyApiException 403"),
+    row("limited=100%:7s", "place", "order 429", "PolyApiException 429"),
+    row("limited=100%:7s", "orders", "look 429", "PolyApiException 429"),
+    row("version=100%", "place", "order 400", "PolyApiException 400"),
+    row("clock=100%:40s", "time", "other 200", "40 s ahead"),
+    // It does not ask for the time.
+    row("clock=100%:40s", "place", "order 200", "live"),
+];
+
+/// py-clob-client-v2: the same, but it can repeat an order once, after 30 ms, if there was no
+/// answer or one of 500 and more. It never repeats an order for its version: the refusal is raised
+/// before the client looks for that.
+const PY_CLOB_CLIENT_V2: &[Row] = &[
+    row("lost=100%", "place", "order 200", "PolyApiException"),
+    slow(0.03, row("lost=100%", "place retrying", "order 200, order 200", "PolyApiException")),
+    slow(0.03, row("lost=50%", "place retrying", "order 200, order 200", "live")),
+    row("lost=100%", "cancel", "cancel 200", "PolyApiException"),
+    slow(0.03, row("reset=50%", "place retrying", "order 0, order 200", "live")),
+    row("reset=100%", "orders", "look 0", "PolyApiException"),
+    slow(5.0, row("late=50%:7s", "place retrying", "order 200, order 200", "live")),
+    slow(5.0, row("late=100%:7s", "place", "order 200", "PolyApiException")),
+    row("restarting=100%", "place retrying", "order 425", "PolyApiException 425"),
+    row("restarting=100%", "cancel", "cancel 425", "PolyApiException 425"),
+    row("not-run=100%", "place", "order 500", "PolyApiException 500"),
+    slow(0.03, row("not-run=50%", "place retrying", "order 500, order 200", "live")),
+    slow(
+        0.03,
+        row("cancel-only=100%", "place retrying", "order 503, order 503", "PolyApiException 503"),
+    ),
+    row("cancel-only=100%", "cancel", "cancel 200", "done"),
+    row("post-only=100%", "place", "order 503", "PolyApiException 503"),
+    row("blocked=100%", "place retrying", "order 403", "PolyApiException 403"),
+    row("limited=100%:7s", "place retrying", "order 429", "PolyApiException 429"),
+    row("limited=100%:7s", "orders", "look 429", "PolyApiException 429"),
+    row("version=100%", "place retrying", "order 400", "PolyApiException 400"),
+    row("clock=100%:40s", "time", "other 200", "40 s ahead"),
+    // Its signature has the server's time, which must not be more than 30 s ahead. Requests with
+    // bad signatures are nobody's, so they are not recorded.
+    row("clock=100%:40s", "orders by server time", "other 200", "PolyApiException 401"),
+    row("clock=100%:20s", "orders by server time", "other 200, look 200", "0 orders"),
+    row("clock=100%:40s", "orders", "look 200", "0 orders"),
+];
+
+/// @polymarket/clob-client-v2: waits for an answer as long as it takes, and raises errors only if
+/// it is told to. It reads the version of orders again after a refusal for it, but repeats the
+/// order only if that has changed.
+const CLOB_CLIENT_V2: &[Row] = &[
+    row("lost=100%", "place", "order 200", "ApiError"),
+    row("lost=100%", "place quietly", "order 200", "returned error"),
+    slow(0.03, row("lost=100%", "place retrying", "order 200, order 200", "ApiError")),
+    slow(0.03, row("lost=50%", "place retrying", "order 200, order 200", "live")),
+    row("lost=100%", "cancel", "cancel 200", "ApiError"),
+    slow(0.03, row("reset=50%", "place retrying", "order 0, order 200", "live")),
+    row("reset=100%", "orders", "look 0", "ApiError"),
+    slow(11.0, row("late=100%:11s", "place retrying", "order 200", "live")),
+    row("restarting=100%", "place retrying", "order 425", "ApiError 425"),
+    row("restarting=100%", "place quietly", "order 425", "returned 425"),
+    row("restarting=100%", "cancel", "cancel 425", "ApiError 425"),
+    row("not-run=100%", "place", "order 500", "ApiError 500"),
+    slow(0.03, row("not-run=50%", "place retrying", "order 500, order 200", "live")),
+    slow(0.03, row("cancel-only=100%", "place retrying", "order 503, order 503", "ApiError 503")),
+    row("cancel-only=100%", "cancel", "cancel 200", "done"),
+    row("post-only=100%", "place", "order 503", "ApiError 503"),
+    row("blocked=100%", "place retrying", "order 403", "ApiError 403"),
+    row("limited=100%:7s", "place retrying", "order 429", "ApiError 429"),
+    row("limited=100%:7s", "orders", "look 429", "ApiError 429"),
+    row("version=100%", "place retrying", "order 400, other 200", "ApiError 400"),
+    row("version=100%", "place quietly", "order 400, other 200", "returned 400"),
+    row("clock=100%:40s", "time", "other 200", "40 s ahead"),
+    row("clock=100%:40s", "orders by server time", "other 200", "ApiError 401"),
+    row("clock=100%:20s", "orders by server time", "other 200, look 200", "0 orders"),
+    row("clock=100%:40s", "orders", "look 200", "0 orders"),
+];
+
+/// polymarket-client: waits 10 s for an answer, never repeats an order, and tells why the venue
+/// takes none.
+const POLYMARKET_CLIENT: &[Row] = &[
+    row("lost=100%", "place", "order 200", "TransportError"),
+    row("lost=100%", "cancel", "cancel 200", "TransportError"),
+    row("reset=100%", "place", "order 0", "TransportError"),
+    row("reset=100%", "orders", "look 0", "TransportError"),
+    slow(10.0, row("late=100%:13s", "place", "order 200", "TransportError")),
+    row("restarting=100%", "place", "order 425", "RequestRejectedError 425 restarting"),
+    row("restarting=100%", "cancel", "cancel 425", "RequestRejectedError 425 restarting"),
+    row("not-run=100%", "place", "order 500", "RequestRejectedError 500"),
+    row("cancel-only=100%", "place", "order 503", "RequestRejectedError 503 cancel_only"),
+    row("cancel-only=100%", "cancel", "cancel 200", "done"),
+    row("post-only=100%", "place", "order 503", "RequestRejectedError 503 post_only"),
+    row("blocked=100%", "place", "order 403", "RequestRejectedError 403"),
+    row("blocked=100%", "orders", "look 403", "RequestRejectedError 403"),
+    row("limited=100%:7s", "place", "order 429", "RateLimitError after 7"),
+    row("limited=100%:7s", "orders", "look 429", "RateLimitError after 7"),
+    row("version=100%", "place", "order 400", "RequestRejectedError 400"),
+    row("clock=100%:40s", "place", "order 200", "live"),
+];
+
+/// A running script that makes calls when it is told to.
+struct Script {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Script {
+    fn start(command: &mut Command) -> Self {
+        let command = command.env("PYTHONDONTWRITEBYTECODE", "1");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut script = Self { child, input, output };
+        assert_eq!(script.line(), "ready\n");
+        script
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Makes a call, and returns its outcome and how many seconds it took.
+    fn call(&mut self, name: &str) -> (String, f64) {
+        writeln!(self.input, "{name}").unwrap();
+        let line = self.line();
+        let made: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{name}: {line}"));
+        (made["outcome"].as_str().unwrap().to_owned(), made["seconds"].as_f64().unwrap())
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// A server with trouble, and what of its record was read.
+struct Venue {
+    server: ServerProcess,
+    data: tempfile::TempDir,
+    admin: SocketAddr,
+    read_bytes: usize,
+}
+
+impl Venue {
+    fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let still = ["--venue", "simulated:1", "--venue-speed", "0.000001", "--clob", "on"];
+        let unlimited = ["--address-limits", "off", "--tier", "free=unlimited/unlimited/2/5"];
+        let trouble = ["--clob-trouble", "seed=1", "--admin-listen", "127.0.0.1:0"];
+        let flags = [&still[..], &unlimited, &trouble].concat();
+        let server = ServerProcess::start(BINARY, data.path(), &flags);
+        let line = server.logged("metrics on http://");
+        let (_, admin) = line.split_once("metrics on http://").unwrap();
+        let admin = admin.split('/').next().unwrap().parse().unwrap();
+        Self { server, data, admin, read_bytes: 0 }
+    }
+
+    fn follow(&self, plan: &str) {
+        let answer = Connection::open(self.admin).send(&Request::new("PUT", "/trouble").body(plan));
+        assert_eq!(answer.status, 200, "{plan}: {answer:?}");
+    }
+
+    /// Returns what clients have asked since the last time, and how each was answered. Called
+    /// without trouble: a request of the test's own marks the end.
+    fn asked(&mut self) -> String {
+        let mark = Request::new("GET", "/book?token_id=1");
+        assert_eq!(Connection::open(self.server.address).send(&mark).status, 404);
+        loop {
+            let text = fs::read_to_string(self.data.path().join("trouble.jsonl")).unwrap();
+            let whole = text.rfind('\n').map_or(0, |end| end + 1);
+            let lines = text[self.read_bytes..whole].lines();
+            let lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let acts: Vec<Value> = lines.filter(|line| line["act"].is_string()).collect();
+            if let Some((_, asked)) = acts.split_last().filter(|(last, _)| last["act"] == "book") {
+                self.read_bytes = whole;
+                let shown =
+                    |act: &Value| format!("{} {}", act["act"].as_str().unwrap(), act["status"]);
+                return asked.iter().map(shown).collect::<Vec<String>>().join(", ");
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The wallet of the scripts, by which draws are counted.
+fn wallet() -> String {
+    let wallets = fs::read(folder().join("wallets.json")).unwrap();
+    let wallets: Value = serde_json::from_slice(&wallets).unwrap();
+    wallets["wallets"][0].as_str().unwrap().to_lowercase()
+}
+
+/// Returns the plan with a seed of its own. At 50 %, the first request meets the trouble, and the
+/// second one does not.
+fn seeded(plan: &str, number: usize) -> String {
+    let (kind, _) = plan.split_once('=').unwrap();
+    let kind = Kind::named(kind).unwrap();
+    let wallet = wallet();
+    let is_first_alone = |plan: &str| {
+        let mut draws = Draws::new(plan.parse::<Plan>().unwrap());
+        let mut draw = || draws.draw(kind, &wallet, Some(&wallet), 0).is_some();
+        [draw(), draw()] == [true, false]
+    };
+    let mut seeds = (number * 1_000..).map(|seed| format!("seed={seed},{plan}"));
+    let fits = |text: &String| !plan.contains("=50%") || is_first_alone(text);
+    seeds.find(fits).unwrap()
+}
+
+/// Makes all calls of a table. Collects the rows that are not as the client's source says.
+#[track_caller]
+fn check(script: impl Fn(&Path) -> Command, rows: &[Row]) {
+    let Some(clients) = clients() else { return };
+    let mut venue = Venue::start();
+    let mut script = Script::start(script(&clients).arg(host(&venue.server)));
+    venue.asked();
+    let mut wrong = Vec::new();
+    for (number, Row { plan, call, requests, outcome, seconds }) in rows.iter().enumerate() {
+        venue.follow(&seeded(plan, number + 1));
+        let (came, took) = script.call(call);
+        venue.follow("");
+        let asked = venue.asked();
+        let is_in_time = (*seconds..*seconds + SLACK_SECONDS).contains(&took);
+        if came != *outcome || asked != *requests || !is_in_time {
+            wrong.push(format!("{plan} {call}: {came:?} after {took} s and {asked:?}"));
+        }
+        // Orders that rest would be in the next row's answer.
+        script.call("cancel");
+        venue.asked();
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn python(package: &str) -> impl Fn(&Path) -> Command {
+    move |clients| {
+        let mut python = Command::new(clients.join("bin/python"));
+        python.arg(folder().join("troubled.py")).arg(package);
+        python
+    }
+}
+
+#[test]
+fn py_clob_client_meets_trouble() {
+    check(python("py-clob-client"), PY_CLOB_CLIENT);
+}
+
+#[test]
+fn py_clob_client_v2_meets_trouble() {
+    check(python("py-clob-client-v2"), PY_CLOB_CLIENT_V2);
+}
+
+#[test]
+fn clob_client_v2_meets_trouble() {
+    let node = |clients: &Path| {
+        let mut node = Command::new("node");
+        node.arg(folder().join("troubled.mjs")).env("MODULES", clients);
+        node
+    };
+    check(node, CLOB_CLIENT_V2);
+}
+
+#[test]
+fn polymarket_client_meets_trouble() {
+    check(python("polymarket-client"), POLYMARKET_CLIENT);
+}
