@@ -3,6 +3,7 @@
 //! halves, between which the server is killed: what the first one was given works in the second.
 //! `.ci/clob` installs the clients.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,11 +28,15 @@ fn start(data: &Path, hashes: &str) -> ServerProcess {
 
 /// Has a script run against this server, whose metrics say what a client has asked for.
 fn against(mut script: Command, server: &ServerProcess) -> Command {
-    let line = server.logged("metrics on http://");
-    let (_, metrics) = line.split_once("metrics on http://").unwrap();
-    let metrics = metrics.split('/').next().unwrap();
-    script.arg(host(server)).env("METRICS", metrics);
+    script.arg(host(server)).env("METRICS", admin(server).to_string());
     script
+}
+
+/// The address of the admin listener.
+pub(super) fn admin(server: &ServerProcess) -> SocketAddr {
+    let line = server.logged("metrics on http://");
+    let (_, address) = line.split_once("metrics on http://").unwrap();
+    address.split('/').next().unwrap().parse().unwrap()
 }
 
 pub(super) fn host(server: &ServerProcess) -> String {

@@ -12,7 +12,7 @@ use paperbourse_test_support::process::ServerProcess;
 use paperbourse_test_support::{Connection, Request};
 use serde_json::Value;
 
-use super::clob::{BINARY, clients, folder, host};
+use super::clob::{BINARY, admin, clients, folder, host};
 
 /// By how many seconds a call may take longer than expected, on a busy machine.
 const SLACK_SECONDS: f64 = 8.0;
@@ -210,9 +210,7 @@ impl Venue {
         let trouble = ["--clob-trouble", "seed=1", "--admin-listen", "127.0.0.1:0"];
         let flags = [&still[..], &unlimited, &trouble].concat();
         let server = ServerProcess::start(BINARY, data.path(), &flags);
-        let line = server.logged("metrics on http://");
-        let (_, admin) = line.split_once("metrics on http://").unwrap();
-        let admin = admin.split('/').next().unwrap().parse().unwrap();
+        let admin = admin(&server);
         Self { server, data, admin, read_bytes: 0 }
     }
 

@@ -8,6 +8,7 @@
 mod browser;
 mod clients;
 mod clob;
+mod clob_bots;
 mod clob_trouble;
 mod schemathesis;
 mod sdk;
