@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use paperbourse_test_support::process::ServerProcess;
 use paperbourse_test_support::{Connection, Request};
@@ -15,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::clob::{BINARY, admin, clients, folder, host};
-use super::output_of;
+use super::{Script, output_of};
 
 /// For how many seconds bots trade, and how many of each client there are, unless the variables say
 /// other numbers. Nightly it is an hour, in which the recording plays a day.
@@ -72,42 +71,6 @@ struct Settled {
     raised: BTreeMap<String, u64>,
 }
 
-/// The bots of a client.
-struct Bots {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Bots {
-    fn start(command: &mut Command) -> Self {
-        let command = command.env("PYTHONDONTWRITEBYTECODE", "1");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, input, output }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line
-    }
-
-    fn settle(&mut self) -> Settled {
-        writeln!(self.input).unwrap();
-        let line = self.line();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
-    }
-}
-
-impl Drop for Bots {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
-
 fn setting((name, default): (&str, u64)) -> u64 {
     std::env::var(name).map_or(default, |number| number.parse().unwrap())
 }
@@ -121,7 +84,7 @@ fn resident_bytes(process: u32) -> u64 {
 }
 
 /// Bots of each client, each kind with wallets of its own.
-fn bots(clients: &Path, host: &str, seconds: u64) -> Vec<Bots> {
+fn bots(clients: &Path, host: &str, seconds: u64) -> Vec<Script> {
     let count = setting(BOTS);
     let python = |package: &str| {
         let mut python = Command::new(clients.join("bin/python"));
@@ -133,7 +96,7 @@ fn bots(clients: &Path, host: &str, seconds: u64) -> Vec<Bots> {
     let commands = [python("py-clob-client-v2"), python("polymarket-client"), node];
     let commands = commands.into_iter().zip((1..).step_by(80));
     let start = |(mut command, first): (Command, u64)| {
-        Bots::start(command.args([first, count, seconds].map(|number| number.to_string())))
+        Script::start(command.args([first, count, seconds].map(|number| number.to_string())))
     };
     commands.map(start).collect()
 }
@@ -215,7 +178,11 @@ fn trade(clients: &Path, plan: &str) -> Vec<&'static str> {
     follow("");
     wait_for_payouts(&server, admin);
 
-    let settled: Vec<Settled> = bots.iter_mut().map(Bots::settle).collect();
+    let settle = |bots: &mut Script| {
+        bots.say("settle");
+        bots.json()
+    };
+    let settled: Vec<Settled> = bots.iter_mut().map(settle).collect();
     eprintln!("{half_bytes} bytes, then {grown_bytes} more; {settled:#?}");
     let turns: u64 = settled.iter().map(|it| it.turns).sum();
     let bound = GROWTH_BYTES_MAX + turns / 2 * TURN_BYTES_MAX;

@@ -1,17 +1,18 @@
 //! What Polymarket's own clients do when the server has trouble: how often they ask, how long they
-//! take, and what they raise. The tables say what the source of each client says.
+//! take, what they raise, and what their streams tell. The tables say what the source of each client says.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use paperbourse_clob::trouble::{Draws, Kind, Plan};
 use paperbourse_test_support::process::ServerProcess;
 use paperbourse_test_support::{Connection, Request};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
+use super::Script;
 use super::clob::{BINARY, admin, clients, folder, host};
 
 /// By how many seconds a call may take longer than expected, on a busy machine.
@@ -19,10 +20,11 @@ const SLACK_SECONDS: f64 = 8.0;
 
 /// One call of a client.
 struct Row {
-    /// What trouble there is. A probability of 50 % stands for the first request alone.
+    /// What trouble there is. A probability of 1 % stands for the first request alone.
     plan: &'static str,
     call: &'static str,
-    /// What the server takes from the client, with the statuses of its answers; 0 is none.
+    /// What the server takes from the client, with the statuses of its answers; 0 is none. At the
+    /// end, an ellipsis stands for at least one more of the last.
     requests: &'static str,
     /// What the call returns or raises.
     outcome: &'static str,
@@ -65,6 +67,10 @@ const PY_CLOB_CLIENT: &[Row] = &[
     row("clock=100%:40s", "time", "other 200", "40 s ahead"),
     // It does not ask for the time.
     row("clock=100%:40s", "place", "order 200", "live"),
+    row("tick=100%:60s", "place", "order 400", "PolyApiException 400"),
+    row("delayed=100%:1s", "take", "order 200", "delayed"),
+    // It does not ask for transactions.
+    row("lag=100%:60s", "take", "order 200", "matched"),
 ];
 
 /// py-clob-client-v2: the same, but it can repeat an order once, after 30 ms, if there was no
@@ -73,16 +79,16 @@ const PY_CLOB_CLIENT: &[Row] = &[
 const PY_CLOB_CLIENT_V2: &[Row] = &[
     row("lost=100%", "place", "order 200", "PolyApiException"),
     slow(0.03, row("lost=100%", "place retrying", "order 200, order 200", "PolyApiException")),
-    slow(0.03, row("lost=50%", "place retrying", "order 200, order 200", "live")),
+    slow(0.03, row("lost=1%", "place retrying", "order 200, order 200", "live")),
     row("lost=100%", "cancel", "cancel 200", "PolyApiException"),
-    slow(0.03, row("reset=50%", "place retrying", "order 0, order 200", "live")),
+    slow(0.03, row("reset=1%", "place retrying", "order 0, order 200", "live")),
     row("reset=100%", "orders", "look 0", "PolyApiException"),
-    slow(5.0, row("late=50%:7s", "place retrying", "order 200, order 200", "live")),
+    slow(5.0, row("late=1%:7s", "place retrying", "order 200, order 200", "live")),
     slow(5.0, row("late=100%:7s", "place", "order 200", "PolyApiException")),
     row("restarting=100%", "place retrying", "order 425", "PolyApiException 425"),
     row("restarting=100%", "cancel", "cancel 425", "PolyApiException 425"),
     row("not-run=100%", "place", "order 500", "PolyApiException 500"),
-    slow(0.03, row("not-run=50%", "place retrying", "order 500, order 200", "live")),
+    slow(0.03, row("not-run=1%", "place retrying", "order 500, order 200", "live")),
     slow(
         0.03,
         row("cancel-only=100%", "place retrying", "order 503, order 503", "PolyApiException 503"),
@@ -99,6 +105,11 @@ const PY_CLOB_CLIENT_V2: &[Row] = &[
     row("clock=100%:40s", "orders by server time", "other 200", "PolyApiException 401"),
     row("clock=100%:20s", "orders by server time", "other 200, look 200", "0 orders"),
     row("clock=100%:40s", "orders", "look 200", "0 orders"),
+    row("tick=100%:60s", "place", "order 400", "PolyApiException 400"),
+    row("delayed=100%:1s", "take", "order 200", "delayed"),
+    // Asks for the transactions every 250 ms.
+    slow(1.5, row("lag=100%:1500ms", "take", "order 200, look 200 …", "matched in 1")),
+    slow(1.5, row("retrying=100%:1500ms", "take", "order 200, look 200 …", "matched in 1")),
 ];
 
 /// @polymarket/clob-client-v2: waits for an answer as long as it takes, and raises errors only if
@@ -108,16 +119,16 @@ const CLOB_CLIENT_V2: &[Row] = &[
     row("lost=100%", "place", "order 200", "ApiError"),
     row("lost=100%", "place quietly", "order 200", "returned error"),
     slow(0.03, row("lost=100%", "place retrying", "order 200, order 200", "ApiError")),
-    slow(0.03, row("lost=50%", "place retrying", "order 200, order 200", "live")),
+    slow(0.03, row("lost=1%", "place retrying", "order 200, order 200", "live")),
     row("lost=100%", "cancel", "cancel 200", "ApiError"),
-    slow(0.03, row("reset=50%", "place retrying", "order 0, order 200", "live")),
+    slow(0.03, row("reset=1%", "place retrying", "order 0, order 200", "live")),
     row("reset=100%", "orders", "look 0", "ApiError"),
     slow(11.0, row("late=100%:11s", "place retrying", "order 200", "live")),
     row("restarting=100%", "place retrying", "order 425", "ApiError 425"),
     row("restarting=100%", "place quietly", "order 425", "returned 425"),
     row("restarting=100%", "cancel", "cancel 425", "ApiError 425"),
     row("not-run=100%", "place", "order 500", "ApiError 500"),
-    slow(0.03, row("not-run=50%", "place retrying", "order 500, order 200", "live")),
+    slow(0.03, row("not-run=1%", "place retrying", "order 500, order 200", "live")),
     slow(0.03, row("cancel-only=100%", "place retrying", "order 503, order 503", "ApiError 503")),
     row("cancel-only=100%", "cancel", "cancel 200", "done"),
     row("post-only=100%", "place", "order 503", "ApiError 503"),
@@ -130,6 +141,11 @@ const CLOB_CLIENT_V2: &[Row] = &[
     row("clock=100%:40s", "orders by server time", "other 200", "ApiError 401"),
     row("clock=100%:20s", "orders by server time", "other 200, look 200", "0 orders"),
     row("clock=100%:40s", "orders", "look 200", "0 orders"),
+    row("tick=100%:60s", "place", "order 400", "ApiError 400"),
+    row("delayed=100%:1s", "take", "order 200", "delayed"),
+    // Asks for the transactions every 250 ms.
+    slow(1.5, row("lag=100%:1500ms", "take", "order 200, look 200 …", "matched in 1")),
+    slow(1.5, row("retrying=100%:1500ms", "take", "order 200, look 200 …", "matched in 1")),
 ];
 
 /// polymarket-client: waits 10 s for an answer, never repeats an order, and tells why the venue
@@ -152,47 +168,83 @@ const POLYMARKET_CLIENT: &[Row] = &[
     row("limited=100%:7s", "orders", "look 429", "RateLimitError after 7"),
     row("version=100%", "place", "order 400", "RequestRejectedError 400"),
     row("clock=100%:40s", "place", "order 200", "live"),
+    row("tick=100%:60s", "place", "order 400", "RequestRejectedError 400"),
+    row("delayed=100%:1s", "take", "order 200", "delayed"),
+    row("lag=100%:60s", "take", "order 200", "matched"),
+    slow(1.5, row("lag=100%:1500ms", "take and wait", "order 200, look 200 …", "in 1")),
+    slow(1.5, row("retrying=100%:1500ms", "take and wait", "order 200, look 200 …", "in 1")),
 ];
 
-/// A running script that makes calls when it is told to.
-struct Script {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+/// One call of polymarket-client, which has a user stream and opens market streams.
+struct StreamRow {
+    kind: Kind,
+    length: &'static str,
+    /// How often trouble is met before it ends.
+    met: u64,
+    call: &'static str,
+    /// What the stream tells: of an order that takes, or the best prices of books.
+    outcome: &'static str,
+    seconds: f64,
+    /// The sockets that are opened and end.
+    sockets: &'static str,
 }
 
-impl Script {
-    fn start(command: &mut Command) -> Self {
-        let command = command.env("PYTHONDONTWRITEBYTECODE", "1");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut script = Self { child, input, output };
-        assert_eq!(script.line(), "ready\n");
-        script
-    }
+const USER_STREAM: StreamRow = StreamRow {
+    kind: Kind::Twice,
+    length: "",
+    met: 1,
+    call: "take",
+    outcome: "",
+    seconds: 0.0,
+    sockets: "",
+};
 
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line
-    }
+const MARKET_STREAM: StreamRow = StreamRow { call: "watch", ..USER_STREAM };
 
-    /// Makes a call, and returns its outcome and how many seconds it took.
-    fn call(&mut self, name: &str) -> (String, f64) {
-        writeln!(self.input, "{name}").unwrap();
-        let line = self.line();
-        let made: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{name}: {line}"));
-        (made["outcome"].as_str().unwrap().to_owned(), made["seconds"].as_f64().unwrap())
-    }
-}
-
-impl Drop for Script {
-    fn drop(&mut self) {
-        _ = self.child.kill();
-        _ = self.child.wait();
-    }
-}
+/// The client tells all frames as they come: repeated, swapped, and books that nobody has quoted. It
+/// connects again at once, subscribes again, and does not look for what it has missed.
+const STREAMS: &[StreamRow] = &[
+    StreamRow {
+        met: 5,
+        outcome: "PLACEMENT, PLACEMENT, UPDATE, UPDATE, MATCHED, MATCHED, MINED, MINED, \
+                  CONFIRMED, CONFIRMED",
+        ..USER_STREAM
+    },
+    StreamRow { kind: Kind::Omitted, met: 5, ..USER_STREAM },
+    StreamRow {
+        kind: Kind::TradeFirst,
+        outcome: "MATCHED, MINED, CONFIRMED, PLACEMENT, UPDATE",
+        ..USER_STREAM
+    },
+    StreamRow {
+        kind: Kind::UserClosed,
+        sockets: "user-socket-end 0, user-socket 0",
+        ..USER_STREAM
+    },
+    StreamRow {
+        kind: Kind::Ghost,
+        length: ":60s",
+        call: "watch two",
+        outcome: "0.01/0.99, 0.51/0.53",
+        sockets: "market-socket 0",
+        ..MARKET_STREAM
+    },
+    // Whatever is silent but answers `PING` is taken to be well.
+    StreamRow {
+        kind: Kind::Silence,
+        length: ":1500ms",
+        outcome: "0.51/0.53",
+        seconds: 1.5,
+        sockets: "market-socket 0",
+        ..MARKET_STREAM
+    },
+    StreamRow {
+        kind: Kind::MarketClosed,
+        outcome: "0.51/0.53",
+        sockets: "market-socket 0, market-socket-end 0, market-socket 0",
+        ..MARKET_STREAM
+    },
+];
 
 /// A server with trouble, and what of its record was read.
 struct Venue {
@@ -219,6 +271,18 @@ impl Venue {
         assert_eq!(answer.status, 200, "{plan}: {answer:?}");
     }
 
+    /// Waits until trouble of a kind was met so often.
+    fn wait_for(&self, kind: Kind, count: u64) {
+        let mut connection = Connection::open(self.server.address);
+        let mut met = || {
+            let status = connection.send(&Request::get("/v1/status")).ok(200);
+            status["clob_trouble"]["met"][kind.name()].as_u64().unwrap_or(0)
+        };
+        while met() < count {
+            std::thread::yield_now();
+        }
+    }
+
     /// Returns what clients have asked since the last time, and how each was answered. Called
     /// without trouble: a request of the test's own marks the end.
     fn asked(&mut self) -> String {
@@ -230,7 +294,8 @@ impl Venue {
             let lines = text[self.read_bytes..whole].lines();
             let lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
             let acts: Vec<Value> = lines.filter(|line| line["act"].is_string()).collect();
-            if let Some((_, asked)) = acts.split_last().filter(|(last, _)| last["act"] == "book") {
+            let is_mark = |act: &Value| act["tokens"] == json!(["1"]);
+            if let Some((_, asked)) = acts.split_last().filter(|(last, _)| is_mark(last)) {
                 self.read_bytes = whole;
                 let shown =
                     |act: &Value| format!("{} {}", act["act"].as_str().unwrap(), act["status"]);
@@ -260,8 +325,23 @@ fn seeded(plan: &str, number: usize) -> String {
         [draw(), draw()] == [true, false]
     };
     let mut seeds = (number * 1_000..).map(|seed| format!("seed={seed},{plan}"));
-    let fits = |text: &String| !plan.contains("=50%") || is_first_alone(text);
+    let fits = |text: &String| !plan.contains("=1%") || is_first_alone(text);
     seeds.find(fits).unwrap()
+}
+
+/// What came of a call, and how long it took.
+#[derive(Deserialize, Debug)]
+struct Made {
+    outcome: String,
+    seconds: f64,
+}
+
+/// Whether requests are those of a row, which may end in more of the last kind.
+fn is_as_said(asked: &str, row: &str) -> bool {
+    let Some(row) = row.strip_suffix(" …") else { return asked == row };
+    let (_, repeated) = row.rsplit_once(", ").unwrap();
+    let rest = asked.strip_prefix(row).unwrap_or("none");
+    !rest.is_empty() && rest.replace(&format!(", {repeated}"), "").is_empty()
 }
 
 /// Makes all calls of a table. Collects the rows that are not as the client's source says.
@@ -270,19 +350,22 @@ fn check(script: impl Fn(&Path) -> Command, rows: &[Row]) {
     let Some(clients) = clients() else { return };
     let mut venue = Venue::start();
     let mut script = Script::start(script(&clients).arg(host(&venue.server)));
+    assert_eq!(script.line(), "ready\n");
     venue.asked();
     let mut wrong = Vec::new();
     for (number, Row { plan, call, requests, outcome, seconds }) in rows.iter().enumerate() {
         venue.follow(&seeded(plan, number + 1));
-        let (came, took) = script.call(call);
+        script.say(call);
+        let made: Made = script.json();
         venue.follow("");
         let asked = venue.asked();
-        let is_in_time = (*seconds..*seconds + SLACK_SECONDS).contains(&took);
-        if came != *outcome || asked != *requests || !is_in_time {
-            wrong.push(format!("{plan} {call}: {came:?} after {took} s and {asked:?}"));
+        let is_in_time = (*seconds..*seconds + SLACK_SECONDS).contains(&made.seconds);
+        if made.outcome != *outcome || !is_as_said(&asked, requests) || !is_in_time {
+            wrong.push(format!("{plan} {call}: {made:?} after {asked:?}"));
         }
         // Orders that rest would be in the next row's answer.
-        script.call("cancel");
+        script.say("cancel");
+        script.json::<Made>();
         venue.asked();
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -319,4 +402,43 @@ fn clob_client_v2_meets_trouble() {
 #[test]
 fn polymarket_client_meets_trouble() {
     check(python("polymarket-client"), POLYMARKET_CLIENT);
+}
+
+/// The streams of the client meet the trouble of frames. The server's trouble ends as soon as it
+/// was met, but for a silence, which the client has to wait out.
+#[test]
+fn polymarket_clients_streams_meet_trouble() {
+    let Some(clients) = clients() else { return };
+    let mut venue = Venue::start();
+    let mut python = Command::new(clients.join("bin/python"));
+    python.arg(folder().join("troubled_streams.py")).arg(host(&venue.server));
+    let mut script = Script::start(&mut python);
+    assert_eq!(script.line(), "ready\n");
+    venue.asked();
+    let mut wrong = Vec::new();
+    for StreamRow { kind, length, met, call, outcome, seconds, sockets } in STREAMS {
+        let name = kind.name();
+        venue.follow(&format!("{name}=100%{length}"));
+        script.say(call);
+        if *call == "take" {
+            assert_eq!(script.line(), "taken\n");
+        }
+        venue.wait_for(*kind, *met);
+        if *seconds == 0.0 {
+            venue.follow("");
+        }
+        if *call == "take" {
+            script.say("over");
+        }
+        let made: Made = script.json();
+        venue.follow("");
+        let asked = venue.asked();
+        let used: Vec<&str> = asked.split(", ").filter(|act| act.contains("socket")).collect();
+        let used = used.join(", ");
+        let is_used = if sockets.is_empty() { used.is_empty() } else { used.contains(sockets) };
+        if made.outcome != *outcome || made.seconds < *seconds || !is_used {
+            wrong.push(format!("{name}: {made:?} by {used:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

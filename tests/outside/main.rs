@@ -13,8 +13,11 @@ mod clob_trouble;
 mod schemathesis;
 mod sdk;
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde::de::DeserializeOwned;
 
 /// The folder into which the script of this name in `.ci` installs; `None` if it has not run, which
 /// fails in CI with this reason.
@@ -40,6 +43,48 @@ fn output_of(command: &mut Command) -> String {
     let output = String::from_utf8(ran.stdout).unwrap();
     assert!(ran.status.success(), "{output}\n{}", String::from_utf8_lossy(&ran.stderr));
     output
+}
+
+/// A running script that says lines and is told lines. It is killed when this is dropped.
+struct Script {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Script {
+    fn start(command: &mut Command) -> Self {
+        let command = command.env("PYTHONDONTWRITEBYTECODE", "1");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+    }
+
+    /// The next line; empty if the script has ended.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// The next line, which is JSON.
+    #[track_caller]
+    fn json<T: DeserializeOwned>(&mut self) -> T {
+        let line = self.line();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
 }
 
 /// Returns the first block of Python in this page.

@@ -201,8 +201,8 @@ const settled = [];
 for (const bot of bots) settled.push(await bot.settle());
 const sum = (counts) => counts.reduce((total, count) => total + count, 0);
 const raised = {};
-for (const bot of bots) {
-  for (const [name, count] of Object.entries(bot.raised)) raised[name] = (raised[name] ?? 0) + count;
+for (const [name, count] of bots.flatMap((bot) => Object.entries(bot.raised))) {
+  raised[name] = (raised[name] ?? 0) + count;
 }
 const counts = {
   turns: sum(bots.map((bot) => bot.turns)),

@@ -3,8 +3,7 @@ keeps account of its trades.
 
 `bots.py PACKAGE HOST FIRST COUNT SECONDS` runs bots for so long, says `half` and `done`, and waits
 for a line, before which the server's trouble ends and all markets are resolved. Each bot then
-settles: its cash has to be what its own trades and payouts say. Prints a line of JSON with what came
-of it.
+settles: its cash has to be what its own trades and payouts say. Prints what came of it, as JSON.
 """
 
 import collections

@@ -1,6 +1,6 @@
 """Writes a recording of invented markets, of which one is resolved every five minutes:
-`bots_tape.py MINUTES FOLDER`. Each market is open for ten minutes; every second one has fees. At the
-end, all are resolved.
+`bots_tape.py MINUTES FOLDER`. Each market is open for ten minutes; every second one has fees. At
+the end, all are resolved.
 """
 
 import hashlib

@@ -8,7 +8,7 @@ import { KEY } from "./orders.mjs";
 
 const require = createRequire(`${process.env.MODULES}/`);
 const load = (name) => import(require.resolve(name));
-const { ClobClient, Side } = await load("@polymarket/clob-client-v2");
+const { ClobClient, OrderType, Side } = await load("@polymarket/clob-client-v2");
 const { Wallet } = await load("@ethersproject/wallet");
 
 const [host] = process.argv.slice(2);
@@ -20,6 +20,8 @@ const creds = await new ClobClient(connection).createOrDeriveApiKey();
 const { data: markets } = await new ClobClient(connection).getSamplingMarkets();
 const market = markets.find((it) => it.minimum_tick_size === 0.01);
 const order = { tokenID: market.tokens[0].token_id, price: 0.01, size: 5, side: Side.BUY };
+
+const taking = { tokenID: order.tokenID, price: 0.99, amount: 2, side: Side.BUY };
 
 async function create(options) {
   const client = new ClobClient({ ...connection, creds, ...options });
@@ -36,6 +38,11 @@ const quiet = await create({});
 const place = async (client) => (await client.createAndPostOrder(order)).status;
 const orders = async (client) => `${(await client.getOpenOrders()).length} orders`;
 const calls = {
+  take: async () => {
+    const answer = await client.createAndPostMarketOrder(taking, undefined, OrderType.FAK);
+    const hashes = answer.transactionsHashes ?? [];
+    return hashes.length > 0 ? `${answer.status} in ${hashes.length}` : answer.status;
+  },
   place: () => place(client),
   "place retrying": () => place(retrying),
   "place quietly": async () => {
@@ -52,6 +59,7 @@ const calls = {
 };
 
 await calls.place();
+await calls.take();
 await calls.cancel();
 console.log("ready");
 for await (const line of createInterface({ input: process.stdin })) {

@@ -14,6 +14,12 @@ import time
 import trading
 
 PRICE, SHARES = 0.01, 5
+LIMIT, DOLLARS = 0.99, 2
+
+
+def taken(status, hashes):
+    """How an order was taken, and in how many transactions, if the client knows."""
+    return f"{status} in {len(hashes)}" if hashes else status
 
 
 def listed_token(client):
@@ -33,13 +39,20 @@ def shown(error):
 def old_calls(host):
     """The calls of py-clob-client, which signs orders of version 1."""
     from py_clob_client.client import ClobClient
-    from py_clob_client.clob_types import OrderArgs
+    from py_clob_client.clob_types import MarketOrderArgs, OrderArgs
 
     client = ClobClient(host, 137, trading.KEY)
     client.set_api_creds(client.create_or_derive_api_creds())
-    order = OrderArgs(listed_token(client), PRICE, SHARES, "BUY")
+    token = listed_token(client)
+    order = OrderArgs(token, PRICE, SHARES, "BUY")
+    market = MarketOrderArgs(token, DOLLARS, "BUY", LIMIT)
+
+    def take():
+        return client.post_order(client.create_market_order(market), "FAK")["status"]
+
     return {
         "place": lambda: client.create_and_post_order(order)["status"],
+        "take": take,
         "orders": lambda: f"{len(client.get_orders())} orders",
         "cancel": lambda: client.cancel_all() and "done",
         "time": lambda: f"{round(client.get_server_time() - time.time(), -1):.0f} s ahead",
@@ -49,11 +62,13 @@ def old_calls(host):
 def calls(host):
     """The calls of py-clob-client-v2, with its options."""
     from py_clob_client_v2 import ClobClient
-    from py_clob_client_v2.clob_types import OrderArgs
+    from py_clob_client_v2.clob_types import MarketOrderArgs, OrderArgs
 
     client = ClobClient(host, 137, trading.KEY)
     credentials = client.create_or_derive_api_key()
-    order = OrderArgs(listed_token(client), PRICE, SHARES, "BUY")
+    token = listed_token(client)
+    order = OrderArgs(token, PRICE, SHARES, "BUY")
+    market = MarketOrderArgs(token, DOLLARS, "BUY", LIMIT)
 
     def create(**options):
         client = ClobClient(host, 137, trading.KEY, creds=credentials, **options)
@@ -62,7 +77,13 @@ def calls(host):
 
     client, retrying = create(), create(retry_on_error=True)
     timed = create(use_server_time=True)
+
+    def take():
+        answer = client.create_and_post_market_order(market, order_type="FAK")
+        return taken(answer["status"], answer.get("transactionsHashes"))
+
     return {
+        "take": take,
         "place": lambda: client.create_and_post_order(order)["status"],
         "place retrying": lambda: retrying.create_and_post_order(order)["status"],
         "orders": lambda: f"{len(client.get_open_orders())} orders",
@@ -84,8 +105,18 @@ def unified_calls(host):
     )
     outcome, _ = trading.outcomes(host)
     order = {"asset_id": outcome.token, "price": PRICE, "size": SHARES, "side": "BUY"}
+    market = {"asset_id": outcome.token, "side": "BUY", "amount": DOLLARS, "max_price": LIMIT}
+
+    def take():
+        return client.place_market_order(**market, order_type="FAK")
+
+    def take_and_wait():
+        return taken("", client.wait_for_order_fill_settlement(take())).strip()
+
     return {
         "place": lambda: client.place_limit_order(**order).status,
+        "take": lambda: take().status,
+        "take and wait": take_and_wait,
         "orders": lambda: f"{len(list(client.list_open_orders().iter_items()))} orders",
         "cancel": lambda: client.cancel_all() and "done",
     }
@@ -110,7 +141,7 @@ PACKAGES = {
 }
 package, host = sys.argv[1:]
 calls = PACKAGES[package](host)
-calls["place"]()
-calls["cancel"]()
+for name in ("place", "take", "cancel"):
+    calls[name]()
 print("ready", flush=True)
 run(calls)
