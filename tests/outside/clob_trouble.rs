@@ -1,5 +1,6 @@
 //! What Polymarket's own clients do when the server has trouble: how often they ask, how long they
-//! take, what they raise, and what their streams tell. The tables say what the source of each client says.
+//! take, what they raise, and what their streams tell. The tables say what is in the sources of the
+//! clients.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -201,8 +202,8 @@ const USER_STREAM: StreamRow = StreamRow {
 
 const MARKET_STREAM: StreamRow = StreamRow { call: "watch", ..USER_STREAM };
 
-/// The client tells all frames as they come: repeated, swapped, and books that nobody has quoted. It
-/// connects again at once, subscribes again, and does not look for what it has missed.
+/// The client tells all frames as they come: repeated, swapped, and books that nobody has quoted.
+/// It connects again at once, subscribes again, and does not look for what it has missed.
 const STREAMS: &[StreamRow] = &[
     StreamRow {
         met: 5,
