@@ -24,7 +24,7 @@ const BOTS: (&str, u64) = ("PAPERBOURSE_BOTS", 2);
 const SPEED: u64 = 24;
 
 /// By how many bytes the server may grow in the second half, besides what it keeps of orders.
-const GROWTH_BYTES_MAX: u64 = 16 << 20;
+const GROWTH_BYTES_MAX: u64 = 8 << 20;
 
 /// What it may keep of each turn of a bot, which places an order at most, in bytes.
 const TURN_BYTES_MAX: u64 = 512;
@@ -33,10 +33,11 @@ const TROUBLE: &str = "seed=7,lost=3%,late=2%:200ms-900ms,reset=1%,restarting=1%
     cancel-only=1%:1s,post-only=1%:1s,blocked=0.3%:1s,limited=1%:1s,version=2%";
 
 /// What the venue answers to bots whose view is a moment old.
-const ANSWERS: [&str; 4] = [
+const ANSWERS: [&str; 5] = [
     "no orders found to match with FAK order",
-    "The market does not accept orders: it is closed",
+    "The market does not accept orders",
     "No orderbook exists",
+    "invalid amount for a marketable BUY order",
     "the balance is not enough",
 ];
 
