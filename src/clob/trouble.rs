@@ -2,17 +2,20 @@
 //! against it.
 //!
 //! A [`Plan`] says how often each [`Kind`] of trouble comes. [`Draws`] decides for each request and
-//! frame whether it meets any. What came of it is a list of [`Line`]s.
+//! frame whether it meets any. What came of it is a list of [`Line`]s, of which a [`Reader`] makes
+//! a [`Report`].
 
 mod draws;
 mod line;
 mod plan;
+mod report;
 #[cfg(test)]
 mod tests;
 
 pub use draws::{Drawn, Draws, SUBJECTS_MAX};
 pub use line::{Act, ActKind, Line, Met, OrderAct, TOKENS_MAX};
 pub use plan::{Plan, PlanFlaw, Rule};
+pub use report::{Example, Finding, Mistake, PARTIES_MAX, Party, Reader, Report, Unanswered};
 
 /// What trouble of a kind befalls.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
