@@ -12,6 +12,7 @@ mod man;
 mod record;
 mod restore;
 mod top;
+mod trouble;
 
 use std::env;
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ use journal::JournalArgs;
 use man::ManArgs;
 use restore::RestoreArgs;
 use top::TopArgs;
+use trouble::TroubleArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::build::{VERSION_LINE, VERSION_LINES};
@@ -132,6 +134,12 @@ enum Command {
     ///
     /// Refreshes until Ctrl-C in a terminal; prints once otherwise.
     Top(TopArgs),
+    /// Show what trouble on demand clients met, and what they did that would have cost money
+    ///
+    /// Reads the record that a server with --clob-trouble keeps in its data folder, while the
+    /// server runs or later.
+    #[command(after_help = trouble::EXIT_CODES)]
+    Trouble(TroubleArgs),
     /// Ask a running server whether it is ready; the exit code is 0 if it is
     Health(HealthArgs),
     /// Print a manual page: `paperbourse man serve | man -l -`
@@ -176,6 +184,7 @@ pub fn run() -> ExitCode {
         #[cfg(feature = "cluster")]
         Command::Cluster(arguments) => cluster::run(arguments),
         Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Trouble(arguments) => Ok(trouble::run(&arguments)),
         Command::Health(arguments) => health::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => man::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Completions(arguments) => completions::run(&arguments).map(|()| ExitCode::SUCCESS),

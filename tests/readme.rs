@@ -153,14 +153,16 @@ fn pages_begin_with_a_request_and_its_answer() {
         return;
     }
     let data = tempfile::tempdir().unwrap();
-    let server = ServerProcess::start(BINARY, data.path(), &["--address-limits", "off"]);
+    let trouble = ["--clob", "on", "--clob-trouble", "seed=7,lost=2%"];
+    let flags = [&["--address-limits", "off"], &trouble[..]].concat();
+    let server = ServerProcess::start(BINARY, data.path(), &flags);
     let own = format!("http://{}", server.address);
     let mut minting = command(BINARY);
     let minted = minting.args(["token", "--subject", "reader", "--data"]).arg(data.path()).output();
     let token = String::from_utf8(minted.unwrap().stdout).unwrap();
     let mut key = String::new();
     // The page about keys makes the key of the others, and the one about orders their fill.
-    for name in ["keys", "orders", "streams", "data", "api", "paper", "operating"] {
+    for name in ["keys", "orders", "streams", "data", "api", "paper", "operating", "trouble"] {
         let page = file(&format!("src/guide/{name}.md"));
         let (_, beginning) = page.split_once('\n').unwrap();
         assert!(beginning.starts_with("\n```sh\n"), "{name} begins with something else");
@@ -284,6 +286,7 @@ fn every_flag_is_documented_as_in_the_help() {
     check("src/guide/operating.md", &["health"]);
     check("src/guide/operating.md", &["doctor"]);
     check("src/guide/operating.md", &["man"]);
+    check("src/guide/trouble.md", &["trouble"]);
 }
 
 #[test]
@@ -367,6 +370,7 @@ fn every_command_has_a_manual_page() {
         "-serve",
         "-token",
         "-top",
+        "-trouble",
     ]
     .map(|name| format!("paperbourse{name}.1"));
     expected.sort_unstable();

@@ -18,8 +18,8 @@ pub use settlement::{Due, Unsettled};
 pub(crate) use settlement::{Moved, Stage};
 
 use crate::rows::clob_trade::Trade;
-pub use paperbourse_clob::trouble::Plan;
-use paperbourse_clob::trouble::{Act, ActKind, Drawn, Draws, Kind, Line, Met};
+use paperbourse_clob::trouble::{Act, ActKind, Drawn, Draws, Kind, Met};
+pub use paperbourse_clob::trouble::{Example, Finding, Line, Party, Plan, Reader, Report};
 use paperbourse_core::ids::{AccountId, Timestamp};
 use paperbourse_core::market::catalogue::MarketInfo;
 use paperbourse_core::money::Price;

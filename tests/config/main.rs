@@ -9,6 +9,7 @@ mod logs;
 mod mistakes;
 mod printed;
 mod reload;
+mod trouble;
 
 use std::fs;
 use std::path::Path;

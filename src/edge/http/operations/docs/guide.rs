@@ -23,7 +23,8 @@ static GUIDE: [(&str, &[Page]); 2] = [
     (
         "For bots",
         &pages![
-            "first-bot" "bots" "orders" "streams" "data" "keys" "api" "sdk" "clob" "paper"
+            "first-bot" "bots" "orders" "streams" "data" "keys" "api" "sdk" "clob" "trouble"
+            "paper"
         ],
     ),
     (
