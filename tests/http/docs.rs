@@ -270,6 +270,18 @@ fn the_first_page_says_whether_the_server_is_ready() {
 }
 
 #[test]
+fn the_first_page_says_that_trouble_is_on() {
+    for (plan, is_said) in [("seed=7,lost=2%", true), ("seed=7,lost=off", false)] {
+        let server = Server::unlimited_with(&["--clob", "on", "--clob-trouble", plan]);
+        let page = server.send(&Request::get("/").header("accept", "text/html")).text;
+        let said = "<a href=\"docs/trouble\">Trouble on demand</a> is on";
+        assert_eq!(page.contains(said), is_said, "{page}");
+        assert!(!is_said || page.contains("<code>seed=7,lost=2%</code>"), "{page}");
+        assert!(!page.contains('{'), "{page}");
+    }
+}
+
+#[test]
 fn the_console_is_served_unless_it_is_turned_off() {
     let page = shared().get("/console");
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));

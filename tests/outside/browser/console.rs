@@ -117,6 +117,17 @@ fn look(browser: &mut Browser, axe: &str, screen: Screen, name: &str, part: &str
     }
 }
 
+#[test]
+fn the_console_says_that_trouble_is_on() {
+    let Some(axe) = axe() else { return };
+    let trouble = ["--clob", "on", "--clob-trouble", "lost=1%"];
+    let (server, _folder) = server_of(&each_state(), &trouble);
+    let mut browser = open(WIDE, &server);
+    browser.wait_for(".on-demand", |text| text.contains("Trouble on demand is on"));
+    browser.wait_for(".on-demand", |text| text.ends_with("seed=0,lost=1%"));
+    look(&mut browser, &axe, WIDE, "trouble", ".notes");
+}
+
 #[track_caller]
 fn check_states(screen: Screen) {
     let Some(axe) = axe() else { return };

@@ -92,6 +92,7 @@ pub(in crate::http) fn home(server: &Server, headers: &HeaderMap) -> Reply {
     let page = include_str!("docs/home.html")
         .replace("{build}", &VERSION_LINES.replace('\n', "; "))
         .replace("{state}", &state(server))
+        .replace("{trouble}", &trouble(server))
         .replace("{console}", if server.has_console() { CONSOLE } else { "" })
         .replace("{guide}", &guide::contents("docs/", None));
     let mut reply = reply(StatusCode::OK, page);
@@ -166,6 +167,19 @@ fn escaped(text: &str) -> String {
     let mut page = String::new();
     html::push_html(&mut page, iter::once(Event::Text(text.into())));
     page
+}
+
+/// Returns a paragraph that says that trouble on demand is on, if it is.
+fn trouble(server: &Server) -> String {
+    let trouble = server.app().and_then(|app| app.trouble.as_ref());
+    let Some(plan) = trouble.map(|it| it.plan()).filter(|plan| !plan.is_quiet()) else {
+        return String::new();
+    };
+    format!(
+        "<p><a href=\"docs/trouble\">Trouble on demand</a> is on, so results say little: \
+         <code>{}</code></p>\n",
+        escaped(&plan.to_string())
+    )
 }
 
 /// Returns text that says whether the server is ready. No reason contains characters that HTML

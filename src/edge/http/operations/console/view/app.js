@@ -22,9 +22,20 @@ function Views() {
   </nav>`;
 }
 
+/** Says that Polymarket's clients meet trouble on purpose: a plan without a percentage has none. */
+function OnDemand() {
+  const plan = state.status?.clob_trouble?.plan ?? "";
+  return plan.includes("%") && html`<p class="on-demand">
+    <a href="docs/trouble">Trouble on demand</a> is on, so results say little: ${plan}
+  </p>`;
+}
+
 export function App() {
   return html`<${Header} />
-    <p class="trouble" role="alert" hidden=${!state.trouble}>${state.trouble}</p>
+    <div class="notes">
+      <${OnDemand} />
+      <p class="trouble" role="alert" hidden=${!state.trouble}>${state.trouble}</p>
+    </div>
     <${List} /><${Market} /><${Ticket} /><${Account} /><${Views} />
     ${state.showsKeys && html`<${Keys} />`}`;
 }
