@@ -3,6 +3,8 @@
 //! halves, between which the server is killed: what the first one was given works in the second.
 //! `.ci/clob` installs the clients.
 
+mod trouble;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
