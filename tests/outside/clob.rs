@@ -162,22 +162,41 @@ fn polymarket_client_reads_the_data_api() {
     check_count("data.py", |data| start(data, "when-asked"), 375);
 }
 
-/// Not in CI, because this client takes minutes to build.
-#[test]
-fn polymarket_client_sdk_v2_works() {
+/// The program with the client for Rust, and the names of its methods; `None` if `.ci/clob --rust`
+/// has not built it. It is not in CI, because it takes minutes to build.
+fn rust_client() -> Option<[PathBuf; 2]> {
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clob-rust");
     let (program, methods) = (built.join("debug/paperbourse-clob-client"), built.join("methods"));
-    if !methods.exists() {
-        let reason = "the client for Rust is not built (.ci/clob --rust does it), so not tried";
-        assert!(std::env::var_os(RUST_VARIABLE).is_none(), "{reason}");
-        return eprintln!("SKIPPED: {reason}");
+    if methods.exists() {
+        return Some([program, methods]);
     }
+    let reason = "the client for Rust is not built (.ci/clob --rust does it), so not tried";
+    assert!(std::env::var_os(RUST_VARIABLE).is_none(), "{reason}");
+    eprintln!("SKIPPED: {reason}");
+    None
+}
+
+/// Its lists of the catalogue and of the Data API, and its user socket, too.
+#[test]
+fn polymarket_client_sdk_v2_works() {
+    let Some([program, methods]) = rust_client() else { return };
     let client = || {
         let mut client = Command::new(&program);
         client.arg(&methods);
         client
     };
     run(client, 78);
+}
+
+/// Books that are kept from the frames that it reads are those that it requests.
+#[test]
+fn polymarket_client_sdk_v2_works_while_books_move() {
+    let Some([program, _]) = rust_client() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let moving = ["--venue-speed", "20", "--clob", "on", "--address-limits", "off"];
+    let server = ServerProcess::start(BINARY, data.path(), &moving);
+    let compared = output_of(Command::new(program).args(["books", &host(&server)]));
+    assert!(compared.trim_end().parse::<usize>().unwrap() >= 2_000, "{compared}");
 }
 
 /// The examples of the guide print what they should.

@@ -4,6 +4,9 @@
 //! `METHODS HOST` runs the first half, and prints what the second needs to know; `METHODS HOST
 //! KNOWN` runs the second, on the server that was killed in between, and prints the number of
 //! methods that were called. The file `METHODS` has the names of all methods of the client.
+//!
+//! `books HOST` follows books that move, and prints how often a book that was kept from frames was
+//! compared.
 
 use std::collections::BTreeSet;
 use std::str::FromStr as _;
@@ -95,14 +98,20 @@ macro_rules! listed {
     }};
 }
 
+mod data;
 mod gamma;
 // Below the macros that it uses.
 mod orders;
+mod streams;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (methods, host) = (&arguments[0], &arguments[1]);
+    streams::collect_log();
+    if methods == "books" {
+        return println!("{}", streams::keep_books(host).await);
+    }
     let mut called = Called::new();
     if let Some(known) = arguments.get(2) {
         let known: Value = serde_json::from_str(known).unwrap();
@@ -115,6 +124,10 @@ async fn main() {
         gamma::read(host).await;
         let credentials = first(host, &mut called).await;
         let orders = orders::first(host, &mut called).await;
+        let parsed: Credentials = serde_json::from_value(credentials.clone()).unwrap();
+        let wallet = authenticate(host, parsed.clone(), &mut called).await;
+        data::read(host, &wallet).await;
+        streams::follow_user(host, &wallet, parsed).await;
         let known = json!({"credentials": credentials, "orders": orders, "called": called});
         println!("{known}");
     }

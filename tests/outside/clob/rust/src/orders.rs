@@ -51,11 +51,11 @@ macro_rules! check {
 }
 
 /// An outcome to trade, with the best prices of its book, which stands still.
-struct Outcome {
-    token: U256,
-    condition: B256,
-    bid: Decimal,
-    ask: Decimal,
+pub(super) struct Outcome {
+    pub(super) token: U256,
+    pub(super) condition: B256,
+    pub(super) bid: Decimal,
+    pub(super) ask: Decimal,
     fee_rate: Decimal,
 }
 
@@ -114,11 +114,36 @@ async fn trader<'c>(
     Trader { signer: signer(), wallets, called, cash, shares: BTreeMap::new(), has_hashes: false }
 }
 
+/// The outcomes with this index of a market without fees and of a neg-risk market with fees.
+pub(super) async fn outcomes(client: &Wallet, index: usize) -> [Outcome; 2] {
+    let markets = client.sampling_markets(None).await.unwrap().data;
+    let mut found = Vec::new();
+    for has_fee in [false, true] {
+        let market = markets.iter().find(|market| {
+            market.minimum_tick_size == Decimal::new(1, 2)
+                && market.neg_risk == has_fee
+                && (market.taker_base_fee > Decimal::ZERO) == has_fee
+        });
+        let market = market.unwrap();
+        let (token, condition) = (market.tokens[index].token_id, market.condition_id.unwrap());
+        let request = OrderBookSummaryRequest::builder().token_id(token).build();
+        let book = client.order_book(&request).await.unwrap();
+        let (bid, ask) = (book.bids.last().unwrap().price, book.asks.last().unwrap().price);
+        let info = client.clob_market_info(&condition.to_string()).await.unwrap();
+        let fee_rate = info.fee_details.map_or(Decimal::ZERO, |details| {
+            assert_eq!(details.exponent, 1);
+            details.rate
+        });
+        found.push(Outcome { token, condition, bid, ask, fee_rate });
+    }
+    found.try_into().unwrap_or_else(|_| unreachable!("two were found"))
+}
+
 pub(super) async fn first(host: &str, called: &mut Called) -> Value {
     let credentials = super::client(host).create_or_derive_api_key(&signer(), None).await.unwrap();
     let mut trader = trader(host, &credentials, called).await;
     let mut placed = Vec::new();
-    for outcome in trader.outcomes().await {
+    for outcome in outcomes(&trader.wallets[0], 0).await {
         placed.extend(trader.trade(&outcome).await);
         placed.extend(trader.rest(&outcome).await);
         trader.refuse(&outcome).await;
@@ -151,7 +176,7 @@ pub(super) async fn second(host: &str, known: &Value, called: &mut Called) {
     let placed: Vec<Placed> = known["placed"].as_array().unwrap().iter().map(restored).collect();
     trader.repeat(&placed).await;
     trader.check().await;
-    let [standard, neg_risk] = trader.outcomes().await;
+    let [standard, neg_risk] = outcomes(&trader.wallets[0], 0).await;
     trader.trade(&standard).await;
     let ids: Vec<&str> = open.iter().map(|row| row.id.as_str()).collect();
     trader.cancel(&ids, &standard, &neg_risk).await;
@@ -244,32 +269,6 @@ fn dollars(dollars: u64) -> Amount {
 }
 
 impl<S: Signer> Trader<'_, S> {
-    /// An outcome of a market without fees, and one of a neg-risk market with fees.
-    async fn outcomes(&self) -> [Outcome; 2] {
-        let client = &self.wallets[0];
-        let markets = client.sampling_markets(None).await.unwrap().data;
-        let mut found = Vec::new();
-        for has_fee in [false, true] {
-            let market = markets.iter().find(|market| {
-                market.minimum_tick_size == Decimal::new(1, 2)
-                    && market.neg_risk == has_fee
-                    && (market.taker_base_fee > Decimal::ZERO) == has_fee
-            });
-            let market = market.unwrap();
-            let (token, condition) = (market.tokens[0].token_id, market.condition_id.unwrap());
-            let request = OrderBookSummaryRequest::builder().token_id(token).build();
-            let book = client.order_book(&request).await.unwrap();
-            let (bid, ask) = (book.bids.last().unwrap().price, book.asks.last().unwrap().price);
-            let info = client.clob_market_info(&condition.to_string()).await.unwrap();
-            let fee_rate = info.fee_details.map_or(Decimal::ZERO, |details| {
-                assert_eq!(details.exponent, 1);
-                details.rate
-            });
-            found.push(Outcome { token, condition, bid, ask, fee_rate });
-        }
-        found.try_into().unwrap_or_else(|_| unreachable!("two were found"))
-    }
-
     async fn check(&self) {
         let client = &self.wallets[0];
         let cash = BalanceAllowanceRequest::builder().asset_type(AssetType::Collateral).build();
