@@ -19,7 +19,9 @@ use polymarket_client_sdk_v2::data::types::{
     ActivitySortBy, ActivityType, ClosedPositionSortBy, LeaderboardCategory, LeaderboardOrderBy,
     MarketFilter, PositionSortBy, Side, SortDirection, TimePeriod, TradeFilter,
 };
-use polymarket_client_sdk_v2::types::{Address, DateTime, Decimal, U256};
+use polymarket_client_sdk_v2::gamma;
+use polymarket_client_sdk_v2::gamma::types::request::MarketsRequest;
+use polymarket_client_sdk_v2::types::{Address, B256, DateTime, Decimal, U256};
 use polymarket_client_sdk_v2::{derive_proxy_wallet, derive_safe_wallet};
 use rust_decimal::RoundingStrategy;
 
@@ -102,10 +104,12 @@ struct Traded {
     /// What the order book's interface says of the trades, newest first.
     trades: Vec<TradeResponse>,
     markets: BTreeMap<U256, MarketResponse>,
+    /// The id and the name of the second market's event. The first market has another one, or none.
+    event: [String; 2],
 }
 
 pub(super) async fn read(host: &str, wallet: &Wallet) {
-    let traded = trade(wallet).await;
+    let traded = trade(host, wallet).await;
     let client = Client::new(host).unwrap();
     assert_eq!(client.host().as_str().trim_end_matches('/'), host);
     let address = signer().address();
@@ -124,7 +128,7 @@ pub(super) async fn read(host: &str, wallet: &Wallet) {
 
 /// Buys each outcome of two markets, and sells a part of the first one's shares and all of the
 /// other's.
-async fn trade(wallet: &Wallet) -> Traded {
+async fn trade(host: &str, wallet: &Wallet) -> Traded {
     let (held, sold) = (outcomes(wallet, 0).await, outcomes(wallet, 1).await);
     let mut markets = BTreeMap::new();
     for (outcomes, count) in [(&held, PART), (&sold, BOUGHT)] {
@@ -142,10 +146,25 @@ async fn trade(wallet: &Wallet) -> Traded {
     }
     let page = wallet.trades(&MadeTradesRequest::default(), None).await.unwrap();
     assert_eq!((page.data.len(), page.next_cursor.as_str()), (8, "LTE="));
-    Traded { held, sold, trades: page.data, markets }
+    let event = event(host, held[1].condition).await;
+    Traded { held, sold, trades: page.data, markets, event }
+}
+
+/// The id and the name of a market's event in the catalogue.
+async fn event(host: &str, condition: B256) -> [String; 2] {
+    let catalogue = gamma::Client::new(&format!("{host}/gamma/")).unwrap();
+    let request = MarketsRequest::builder().condition_ids(vec![condition]).build();
+    let [market] = &catalogue.markets(&request).await.unwrap()[..] else { panic!("no market") };
+    let event = &market.events.as_ref().unwrap()[0];
+    [event.id.clone(), event.slug.clone().unwrap()]
 }
 
 impl Traded {
+    /// Selects the second market.
+    fn of_event(&self) -> MarketFilter {
+        MarketFilter::event_ids([self.event[0].clone()])
+    }
+
     fn market(&self, token: U256) -> &MarketResponse {
         &self.markets[&token]
     }
@@ -186,6 +205,9 @@ fn percent(part: Decimal, whole: Decimal) -> Decimal {
 async fn check_trades(client: &Client, user: Address, traded: &Traded) -> Vec<Trade> {
     let trades = rows!(client, trades(TradesRequest { user: user }));
     assert_eq!(trades.len(), traded.trades.len());
+    let named = trades.iter().filter(|row| row.event_slug == traded.event[1]);
+    assert!(named.clone().all(|row| row.condition_id == traded.held[1].condition));
+    assert_eq!(named.count(), 4);
     for (row, made) in trades.iter().zip(&traded.trades) {
         assert_eq!((row.proxy_wallet, row.asset), (user, made.asset_id));
         assert_eq!((row.condition_id, &row.side), (made.market, &side(made.side)));
@@ -204,6 +226,7 @@ async fn check_trades(client: &Client, user: Address, traded: &Traded) -> Vec<Tr
     counted!(client, trades(TradesRequest { user }), {
         filter: MarketFilter::markets([first]) => 4,
         filter: MarketFilter::markets([first, second]) => 8,
+        filter: traded.of_event() => 4,
         filter: MarketFilter::event_ids(["2000000000".to_owned()]) => 0,
         taker_only: true => 8,
         taker_only: false => 8,
@@ -242,6 +265,7 @@ async fn check_activity(client: &Client, user: Address, traded: &Traded, trades:
     let condition = traded.held[0].condition;
     counted!(client, activity(ActivityRequest { user }), {
         filter: MarketFilter::markets([condition]) => 4,
+        filter: traded.of_event() => 4,
         filter: MarketFilter::event_ids(["2000000000".to_owned()]) => 0,
         activity_types: vec![ActivityType::Trade, ActivityType::Redeem] => 8,
         activity_types: vec![ActivityType::Redeem, ActivityType::MakerRebate] => 0,
@@ -276,6 +300,7 @@ async fn check_positions(client: &Client, user: Address, traded: &Traded) {
     let same = positions.iter().filter(|row| row.title.contains(title)).count();
     counted!(client, positions(PositionsRequest { user }), {
         filter: MarketFilter::markets([traded.held[0].condition]) => 1,
+        filter: traded.of_event() => 1,
         filter: MarketFilter::event_ids(["2000000000".to_owned()]) => 0,
         size_threshold: BOUGHT - PART => 2,
         size_threshold: BOUGHT => 0,
@@ -318,6 +343,12 @@ fn check_position(row: &Position, user: Address, outcome: &Outcome, traded: &Tra
     assert_eq!((&row.opposite_outcome, row.opposite_asset), (&other.outcome, other.token_id));
     assert_eq!(row.end_date, market.end_date_iso.map(|it| it.date_naive()));
     assert_eq!(row.negative_risk, market.neg_risk);
+    if outcome.condition == traded.held[1].condition {
+        assert_eq!(
+            (row.event_id.as_ref(), &row.event_slug),
+            (Some(&traded.event[0]), &traded.event[1])
+        );
+    }
 }
 
 async fn check_closed(client: &Client, user: Address, traded: &Traded) {
@@ -331,6 +362,7 @@ async fn check_closed(client: &Client, user: Address, traded: &Traded) {
     let same = closed.iter().filter(|row| row.title.contains(title)).count();
     counted!(client, closed_positions(ClosedPositionsRequest { user }), {
         filter: MarketFilter::markets([traded.sold[0].condition]) => 1,
+        filter: traded.of_event() => 1,
         filter: MarketFilter::event_ids(["2000000000".to_owned()]) => 0,
         title: &**title => same,
         title: NO_TITLE => 0,

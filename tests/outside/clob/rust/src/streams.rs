@@ -44,8 +44,9 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 /// How often a kept book has to be compared with one that was read.
 const COMPARED: usize = 2_000;
 
-/// How many events of each kind two connections have to agree on.
+/// How many events of each of these kinds two connections have to agree on.
 const AGREED: usize = 3;
+const KINDS: [&str; 4] = ["BestBidAsk", "Book", "LastTradePrice", "PriceChange"];
 
 /// How long an order may take to be told of before another one is placed.
 const TOLD_TIME: Duration = Duration::from_millis(100);
@@ -162,8 +163,10 @@ struct Books {
     told: HashMap<(U256, String), Book>,
     read: HashMap<(U256, String), OrderBookSummaryResponse>,
     compared: BTreeSet<(U256, String)>,
-    /// Events as one connection told them, and how many of each kind another one has told, too.
+    /// Events as each of two connections told them, until enough of them are the same.
     events: [BTreeSet<String>; 2],
+    /// How many are the same, by kind.
+    agreed: BTreeMap<&'static str, usize>,
 }
 
 impl Books {
@@ -255,20 +258,20 @@ impl Books {
                 Book::from_frame(frame).check(read);
             }
         }
-        self.events[connection].insert(format!("{event:?}"));
+        if self.agree() {
+            return;
+        }
+        let text = format!("{event:?}");
+        let kind = KINDS.into_iter().find(|&kind| text.starts_with(kind));
+        if self.events[1 - connection].contains(&text) {
+            *self.agreed.entry(kind.unwrap_or("other")).or_default() += 1;
+        }
+        self.events[connection].insert(text);
     }
 
-    /// Whether enough was compared, and both connections agree on some events of these kinds.
-    fn are_enough(&self) -> bool {
-        let [first, second] = &self.events;
-        let mut counts = BTreeMap::new();
-        for event in first.intersection(second) {
-            let (kind, _) = event.split_once('(').unwrap();
-            *counts.entry(kind).or_insert(0) += 1;
-        }
-        let kinds = ["BestBidAsk", "Book", "LastTradePrice", "PriceChange"];
-        self.compared.len() >= COMPARED
-            && kinds.iter().all(|&kind| counts.get(kind).is_some_and(|&count| count >= AGREED))
+    /// Whether both connections agree on some events of each kind.
+    fn agree(&self) -> bool {
+        KINDS.iter().all(|kind| self.agreed.get(kind).is_some_and(|&count| count >= AGREED))
     }
 }
 
@@ -291,6 +294,7 @@ pub(super) async fn keep_books(host: &str) -> usize {
             tokio::select! {
                 event = events.next() => {
                     let (connection, event) = event.unwrap();
+                    check_log();
                     books.note(connection, &event);
                     if connection == 0 {
                         books.keep(&event);
@@ -298,7 +302,7 @@ pub(super) async fn keep_books(host: &str) -> usize {
                 }
                 read = &mut answer => {
                     read.unwrap().into_iter().for_each(|book| books.read(book));
-                    if books.are_enough() {
+                    if books.compared.len() >= COMPARED && books.agree() {
                         break;
                     }
                     answer = Box::pin(book.order_books(&requests));
