@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::stream::{Peekable, select_all};
 use futures::{Stream, StreamExt as _};
 use polymarket_client_sdk_v2::auth::state::Authenticated;
@@ -41,8 +42,11 @@ use super::{Wallet, client, signer};
 
 const TIME_MAX: Duration = Duration::from_secs(60);
 
+/// How many books are read at a time. The client takes no frame meanwhile.
+const READ: usize = 20;
+
 /// How often a kept book has to be compared with one that was read.
-const COMPARED: usize = 2_000;
+const COMPARED: usize = 500;
 
 /// How many events of each of these kinds two connections have to agree on.
 const AGREED: usize = 3;
@@ -103,10 +107,10 @@ fn sockets(host: &str) -> String {
     host.replacen("http", "ws", 1)
 }
 
-type Stated<T> = Pin<Box<dyn Stream<Item = T>>>;
+type Stated<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
 
 /// What a stream yields, none of which may be an error.
-fn stated<T: 'static>(stream: impl Stream<Item = Result<T, Error>> + 'static) -> Stated<T> {
+fn stated<T: 'static>(stream: impl Stream<Item = Result<T, Error>> + Send + 'static) -> Stated<T> {
     Box::pin(stream.map(|it| it.unwrap()))
 }
 
@@ -286,10 +290,12 @@ pub(super) async fn keep_books(host: &str) -> usize {
         .iter()
         .map(|&token| OrderBookSummaryRequest::builder().token_id(token).build())
         .collect();
-    let mut events = select_all([in_order(host, &tokens), by_kind(host, &tokens)]);
+    let mut events = select_all([taken(in_order(host, &tokens)), taken(by_kind(host, &tokens))]);
     let mut books = Books::default();
     let kept = async {
-        let mut answer = Box::pin(book.order_books(&requests));
+        let mut parts = requests.chunks(READ).cycle();
+        let mut next = || Box::pin(book.order_books(parts.next().unwrap()));
+        let mut answer = next();
         loop {
             tokio::select! {
                 event = events.next() => {
@@ -305,7 +311,7 @@ pub(super) async fn keep_books(host: &str) -> usize {
                     if books.compared.len() >= COMPARED && books.agree() {
                         break;
                     }
-                    answer = Box::pin(book.order_books(&requests));
+                    answer = next();
                 }
             }
         }
@@ -313,6 +319,13 @@ pub(super) async fn keep_books(host: &str) -> usize {
     timeout(TIME_MAX, kept).await.expect("too few books");
     check_log();
     books.compared.len()
+}
+
+/// What a stream yields, taken by a task of its own: the client drops what is not taken soon.
+fn taken<T: Send + 'static>(stream: Stated<T>) -> UnboundedReceiver<T> {
+    let (sender, receiver) = unbounded();
+    tokio::spawn(stream.map(Ok).forward(sender));
+    receiver
 }
 
 /// All events of one connection, in order.
@@ -342,13 +355,13 @@ fn by_kind(host: &str, tokens: &[U256]) -> Stated<(usize, WsMessage)> {
     let begun = client.subscribe_new_markets(tokens()).unwrap();
     let ended = client.subscribe_market_resolutions(tokens()).unwrap();
     let events: [Stated<WsMessage>; 7] = [
-        Box::pin(stated(tops).map(WsMessage::BestBidAsk)),
-        Box::pin(stated(books).map(WsMessage::Book)),
-        Box::pin(stated(changes).map(WsMessage::PriceChange)),
-        Box::pin(stated(trades).map(WsMessage::LastTradePrice)),
-        Box::pin(stated(ticks).map(WsMessage::TickSizeChange)),
-        Box::pin(stated(begun).map(WsMessage::NewMarket)),
-        Box::pin(stated(ended).map(WsMessage::MarketResolved)),
+        Box::pin(taken(stated(tops)).map(WsMessage::BestBidAsk)),
+        Box::pin(taken(stated(books)).map(WsMessage::Book)),
+        Box::pin(taken(stated(changes)).map(WsMessage::PriceChange)),
+        Box::pin(taken(stated(trades)).map(WsMessage::LastTradePrice)),
+        Box::pin(taken(stated(ticks)).map(WsMessage::TickSizeChange)),
+        Box::pin(taken(stated(begun)).map(WsMessage::NewMarket)),
+        Box::pin(taken(stated(ended)).map(WsMessage::MarketResolved)),
     ];
     Box::pin(select_all(events).map(move |event| {
         let _ = &client;
