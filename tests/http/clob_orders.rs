@@ -374,6 +374,28 @@ fn hashes_come_with_the_answer_if_the_operator_chooses() {
     assert!(client.order(2, "BUY GTC 4 for 10").ok(200).get("transactionsHashes").is_none());
 }
 
+/// An expiration is any number of seconds for those who sign it, and the engine counts until 2262.
+#[test]
+fn an_order_may_expire_in_ten_thousand_years() {
+    let client = Client::new(server(), 107);
+    let token = token_id(0, 0);
+    let far = |salt, expiration_s| {
+        let draft = DraftOrder { expiration_s, ..draft(salt, &token, "BUY GTD 4 for 10") };
+        let body = client.signer.order(&draft, &client.credentials.api_key);
+        client.call("POST", "/order", &body)
+    };
+    for (salt, expiration_s) in [(1, 1_000_000_000_000), (2, u64::MAX)] {
+        let placed = far(salt, expiration_s).ok(200);
+        assert_eq!(placed["status"], "live", "{placed}");
+        let id = placed["orderID"].as_str().unwrap();
+        let row = client.get(&format!("/data/order/{id}")).ok(200);
+        assert_eq!((&row["status"], &row["expiration"]), (&json!("LIVE"), &json!("9223372096")));
+        assert_eq!(far(salt, expiration_s).ok(200), placed);
+    }
+    assert_eq!(client.get("/data/orders").ok(200)["count"], 2);
+    assert_eq!(client.call("DELETE", "/cancel-all", "").ok(200)["not_canceled"], json!({}));
+}
+
 /// What a client sees of an order between placing it and its end.
 #[test]
 fn orders_and_their_trades_are_listed() {

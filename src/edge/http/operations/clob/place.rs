@@ -244,7 +244,7 @@ fn terms(
             OrderType::Fok => NamedTimeInForce::Fok,
             OrderType::Fak => NamedTimeInForce::Fak,
         }),
-        expiration: order.ends_at_s().map(timestamp).transpose()?,
+        expiration: order.ends_at_s().map(timestamp),
         post_only: order.post_only,
         expected_price: None,
         max_slippage_bps: None,
@@ -260,10 +260,10 @@ fn bounded(micros: u64) -> Result<i64, ClobError> {
     micros.filter(|micros| range.contains(micros)).ok_or(ClobError::INVALID_ORDER)
 }
 
-fn timestamp(seconds: u64) -> Result<Timestamp, ClobError> {
-    let last = Timestamp::from_nanos(i64::MAX).seconds();
-    let seconds = i64::try_from(seconds).ok().filter(|&seconds| seconds <= last);
-    seconds.map(Timestamp::from_seconds).ok_or(ClobError::INVALID_ORDER)
+/// Returns this time, or the last second that the engine can count: a client may sign a later one.
+fn timestamp(seconds: u64) -> Timestamp {
+    let last_s = Timestamp::from_nanos(i64::MAX).seconds();
+    Timestamp::from_seconds(i64::try_from(seconds).map_or(last_s, |seconds| seconds.min(last_s)))
 }
 
 /// Refuses a purchase for less than a dollar, unless it rests.
