@@ -48,6 +48,43 @@ fn lists_of_a_wallet_without_orders_are_empty_or_refused() {
     insta::assert_snapshot!(transcript);
 }
 
+/// At the venue, a cursor is the number of rows before the page, in Base64: clients can write one.
+#[test]
+fn a_page_may_begin_after_a_number_of_rows() {
+    let client = Client::new(server(), 27);
+    for salt in 0..5 {
+        client.order(salt, "BUY FOK 5 for 10").ok(200);
+        client.order(10 + salt, "BUY GTC 4 for 10").ok(200);
+    }
+    let page = |path: &str, cursor: &str| {
+        let page = client.get(&format!("{path}?next_cursor={cursor}")).ok(200);
+        assert_eq!(page["next_cursor"], "LTE=");
+        page["data"].as_array().unwrap().clone()
+    };
+    for path in ["/data/orders", "/data/trades"] {
+        let all = page(path, "");
+        assert_eq!(all.len(), 5);
+        // 0, 1, 4, 5, 300, a billion, and none.
+        for (cursor, skipped) in [
+            ("MA==", 0),
+            ("MQ==", 1),
+            ("NA==", 4),
+            ("NQ==", 5),
+            ("MzAw", 5),
+            ("MTAwMDAwMDAwMA==", 5),
+            ("LTE=", 5),
+        ] {
+            assert_eq!(page(path, cursor), all[skipped..], "{path} {cursor}");
+        }
+        // "-2", a billion and one, and a number beyond 64 bits.
+        for cursor in ["LTI=", "MTAwMDAwMDAwMQ==", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5"] {
+            let refused = client.get(&format!("{path}?next_cursor={cursor}"));
+            let expected = (400, json!({"error": "Invalid payload"}));
+            assert_eq!((refused.status, refused.json()), expected, "{path} {cursor}");
+        }
+    }
+}
+
 #[test]
 fn fixed_paths_are_not_ids_of_orders() {
     let client = Client::new(server(), 22);

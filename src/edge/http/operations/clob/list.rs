@@ -11,9 +11,10 @@ use serde::Serialize;
 use super::auth::l2_headers;
 use super::request;
 use crate::http::call::Call;
-use crate::http::cursor::{END, START};
+use crate::http::cursor::{Cursor, END};
 use crate::http::error::ClobError;
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
+use crate::http::query::OFFSET_MAX;
 use crate::rows::{Party, is_digest};
 use paperbourse_clob::signature::address::Address;
 use paperbourse_core::engine::order::idempotency::NameHash;
@@ -81,16 +82,21 @@ fn read_market(query: Option<&str>) -> Result<[Option<Box<str>>; 2], ClobError> 
     Ok([market_id, read("asset_id", is_token, ClobError::INVALID_TOKEN)?])
 }
 
-/// Reads where a page begins, with a cursor that `read` understands; `None` after the last page.
-fn read_cursor<Cursor>(
+/// Reads where a page begins: after a number of rows, as at the venue, or at a cursor of an earlier
+/// page, which only `read` understands; `None` after the last page.
+fn read_cursor<From>(
     query: Option<&str>,
-    start: Cursor,
-    read: impl FnOnce(&str) -> Option<Cursor>,
-) -> Result<Option<Cursor>, ClobError> {
-    match request::filled(query, "next_cursor").as_deref() {
-        None | Some(START) => Ok(Some(start)),
-        Some(END) => Ok(None),
-        Some(text) => read(text).map(Some).ok_or(ClobError::INVALID_PAYLOAD),
+    after: impl FnOnce(usize) -> From,
+    read: impl FnOnce(&str) -> Option<From>,
+) -> Result<Option<From>, ClobError> {
+    let text = request::filled(query, "next_cursor").unwrap_or_default();
+    if let Some(from) = read(&text) {
+        return Ok(Some(from));
+    }
+    match Cursor::parse(&text) {
+        Some(Cursor::At(rows)) if rows <= OFFSET_MAX => Ok(Some(after(rows))),
+        Some(Cursor::End) => Ok(None),
+        _ => Err(ClobError::INVALID_PAYLOAD),
     }
 }
 
@@ -153,7 +159,7 @@ mod tests {
             assert_eq!(read(&format!("market={market}")), Err(ClobError::INVALID_MARKET));
         }
         assert_eq!(read(&format!("asset_id={long}")), Err(ClobError::INVALID_TOKEN));
-        let cursor = |query: &str| read_cursor(Some(query), 0, |text| text.parse().ok());
+        let cursor = |query: &str| read_cursor(Some(query), |rows| rows, |text| text.parse().ok());
         for query in ["", "next_cursor=", "next_cursor=MA==", "next_cursor=MA%3D%3D"] {
             assert_eq!(cursor(query), Ok(Some(0)), "{query}");
         }

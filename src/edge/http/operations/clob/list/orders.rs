@@ -45,8 +45,12 @@ fn read_orders(query: Option<&str>) -> Result<Option<OrdersRequest>, ClobError> 
     let status = Some(OrderStatus::Pending);
     let filter = OrderFilter { market_id, token_id, status, ..OrderFilter::default() };
     let id = request::filled(query, "id");
-    let from = read_cursor(query, OrderCursor::START, parse_cursor)?;
-    Ok(from.map(|from| request_of(id.as_deref(), filter, from)))
+    let after = |offset| (OrderCursor::START, offset);
+    let from = read_cursor(query, after, |text| Some((parse_cursor(text)?, 0)))?;
+    Ok(from.map(|(from, offset)| OrdersRequest {
+        page: service::Page { limit: PAGE_ROWS, offset },
+        ..request_of(id.as_deref(), filter, from)
+    }))
 }
 
 fn request_of(id: Option<&str>, filter: OrderFilter, from: OrderCursor) -> OrdersRequest {
@@ -81,12 +85,17 @@ mod tests {
             filter: OrderFilter {
                 market_id: Some(DIGEST.into()),
                 token_id: Some("7".into()),
-                ..open
+                ..open.clone()
             },
             from: OrderCursor::Open { before: 9 },
             page: service::Page { limit: 100, offset: 0 },
         };
         assert_eq!(read_orders(Some(&query)), Ok(Some(expected)));
+        let skipping = OrdersRequest {
+            page: service::Page { limit: 100, offset: 300 },
+            ..request_of(None, open.clone(), OrderCursor::START)
+        };
+        assert_eq!(read_orders(Some("next_cursor=MzAw")), Ok(Some(skipping)));
         assert_eq!(read_orders(Some("next_cursor=LTE=")), Ok(None));
         assert_eq!(read_orders(Some("next_cursor=9")), Err(ClobError::INVALID_PAYLOAD));
         assert_eq!(read_orders(Some("market=0x9")), Err(ClobError::INVALID_MARKET));

@@ -84,17 +84,19 @@ fn read_trades(query: Option<&str>, wallet: Address) -> Result<Option<TradesRequ
     let [after, before] = ["after", "before"].map(|name| request::filled(query, name));
     let [from, to] =
         times_between(after.as_deref(), before.as_deref()).ok_or(ClobError::INVALID_PAYLOAD)?;
-    let cursor = read_cursor(query, u64::MAX, |text| text.parse().ok())?;
+    let after = |rows| FillCursor::newest(rows as u64);
+    let read = |text: &str| Some(FillCursor { before: text.parse().ok()?, skip: 0 });
+    let from_row = read_cursor(query, after, read)?;
     let is_own = are_of(query, wallet)?;
     let part_of = request::filled(query, "id").map(|id| read_trade_id(&id));
-    let (Some(before), true, None | Some(Some(_))) = (cursor, is_own, part_of) else {
+    let (Some(from_row), true, None | Some(Some(_))) = (from_row, is_own, part_of) else {
         return Ok(None);
     };
     let part_of = part_of.flatten();
     let filter = FillFilter { market_id, token_id, side: None, part_of, from, to };
     // Once the trade with an id is found, older ones need not be examined.
     let limit = if part_of.is_some() { 1 } else { PAGE_ROWS };
-    Ok(Some(TradesRequest { filter, from: FillCursor { before, skip: 0 }, limit }))
+    Ok(Some(TradesRequest { filter, from: from_row, limit }))
 }
 
 /// Whether each party in the query is this wallet or one of its contracts.
@@ -147,6 +149,9 @@ mod tests {
         };
         let from = FillCursor { before: 9, skip: 0 };
         assert_eq!(read(&query), Ok(Some(TradesRequest { filter, from, limit: 1 })));
+        let from = FillCursor { before: u64::MAX, skip: 300 };
+        let skipping = TradesRequest { filter: FillFilter::default(), from, limit: 100 };
+        assert_eq!(read("next_cursor=MzAw"), Ok(Some(skipping)));
         for query in ["next_cursor=LTE=", "id=711", "id=x-1", "id=7-1"] {
             assert_eq!(read(query), Ok(None), "{query}");
         }
