@@ -10,6 +10,7 @@ mod clients;
 mod clob;
 mod clob_bots;
 mod clob_trouble;
+mod examples;
 mod schemathesis;
 mod sdk;
 
