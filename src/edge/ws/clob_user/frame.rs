@@ -248,21 +248,24 @@ fn put_json(out: &mut Vec<u8>, frame: &impl Serialize) {
     put_text(out, &[&json]);
 }
 
-/// Returns the status of an order that has ended. The venue adds the reason, which bots read.
+/// Returns the status of an order that has ended: with the reason if the venue has a name for it,
+/// and else without one, since there are clients that take no other.
 fn ended_status(listed: &ListedOrder) -> &'static str {
     let end = listed.receipt.order_state.as_ref().and_then(|state| state.end);
     match end.map(|end| end.reason) {
-        Some(EndReason::User) => "CANCELED_BY_USER",
         Some(EndReason::GtdExpired) => "CANCELED_EXPIRED_ORDER",
-        Some(EndReason::Heartbeat) => "CANCELED_HEARTBEAT_MISSED",
-        Some(EndReason::Reset) => "CANCELED_ACCOUNT_RESET",
-        Some(EndReason::GameStart) => "CANCELED_GAME_STARTED",
-        Some(EndReason::Suspended) => "CANCELED_ACCOUNT_SUSPENDED",
-        Some(EndReason::PostOnlyWouldCross) => "CANCELED_POST_ONLY_CROSSES_BOOK",
         Some(EndReason::InsufficientBalance) => "CANCELED_NOT_ENOUGH_BALANCE",
-        Some(EndReason::FokNotFilled) => "CANCELED_FOK_NOT_FILLED",
-        Some(EndReason::FakNotFilled) => "CANCELED_FAK_NOT_FILLED",
         Some(EndReason::Resolved) => "CANCELED_MARKET_RESOLVED",
-        None => "CANCELED",
+        Some(
+            EndReason::User
+            | EndReason::Heartbeat
+            | EndReason::Reset
+            | EndReason::GameStart
+            | EndReason::Suspended
+            | EndReason::PostOnlyWouldCross
+            | EndReason::FokNotFilled
+            | EndReason::FakNotFilled,
+        )
+        | None => "CANCELED",
     }
 }

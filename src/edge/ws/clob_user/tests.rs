@@ -282,7 +282,7 @@ async fn an_order_is_told_from_its_placement_to_its_end() {
     let resting = world.place(1, "BUY GTC 10 0.40", market).await;
     assert_eq!(client.told(1).await, ["PLACEMENT:LIVE"]);
     world.cancel(1, resting.receipt.order).await;
-    assert_eq!(client.told(1).await, ["CANCELLATION:CANCELED_BY_USER"]);
+    assert_eq!(client.told(1).await, ["CANCELLATION:CANCELED"]);
     world.place(1, "BUY FOK 5 0.50", market).await;
     assert_eq!(client.told(2).await, ["PLACEMENT:MATCHED", "UPDATE:MATCHED"]);
     assert_eq!(client.told(3).await, TRADES);
@@ -317,7 +317,7 @@ async fn a_delayed_order_is_told_whatever_becomes_of_it() {
     assert_eq!(client.told(2).await, ["PLACEMENT:DELAYED"; 2]);
     publish(&world.markets, market, 1);
     world.execute(decide(&killed)).await.unwrap();
-    assert_eq!(client.told(1).await, ["CANCELLATION:CANCELED_FOK_NOT_FILLED"]);
+    assert_eq!(client.told(1).await, ["CANCELLATION:CANCELED"]);
     world.markets.list(infos(MarketStatus::Paused).into()).unwrap();
     world.execute(decide(&dropped)).await.unwrap_err();
     assert_eq!(client.told(1).await, ["CANCELLATION:INVALID"]);
@@ -485,7 +485,7 @@ async fn a_socket_whose_client_does_not_read_is_closed() {
     while !slow.ended.is_finished() {
         let placed = world.place(1, "BUY GTC 5 0.01", MARKETS[0]).await;
         world.cancel(1, placed.receipt.order).await;
-        assert_eq!(quick.told(2).await, ["PLACEMENT:LIVE", "CANCELLATION:CANCELED_BY_USER"]);
+        assert_eq!(quick.told(2).await, ["PLACEMENT:LIVE", "CANCELLATION:CANCELED"]);
         // The clock is paused. It moves too little for the watch to notice a stalled write.
         sleep(Duration::from_millis(1)).await;
         count += 1;
