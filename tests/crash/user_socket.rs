@@ -342,7 +342,7 @@ impl<'a> Client<'a> {
                 }
                 2 => {
                     let new = self.trades()?.into_iter().filter(|id| !known.contains(id));
-                    expected.extend(new.map(|id| format!("CONFIRMED {id}")));
+                    expected.extend(new.map(|id| format!("MATCHED {id}")));
                 }
                 kind => {
                     let market = random.pick(markets).expect("there are markets");

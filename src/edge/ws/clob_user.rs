@@ -9,7 +9,6 @@ pub mod feed;
 mod frame;
 mod troubled;
 
-use std::future::pending;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -108,7 +107,7 @@ impl UserSocket {
         let _recorded = outlet.trouble.as_ref().map(UserTrouble::record);
         *self.stage.lock() = Stage::Following(outlet.clone());
         self.wake_writer.notify_one();
-        pending().await
+        match outlet.settle().await {}
     }
 }
 
@@ -140,6 +139,7 @@ impl Frames<'_> {
             wake_writer: self.socket.wake_writer.clone(),
             opening: self.socket.opening.clone(),
             trouble: self.trouble.take().map(|trouble| UserTrouble::new(trouble, wallet)),
+            settling: Notify::new(),
             outbox: Mutex::new(Outbox::new(markets, unsent)),
         })
     }

@@ -5,10 +5,13 @@
 //! writes their frames once for all sockets of an API key, and adds them to the sockets' outboxes.
 //! So an idle socket costs nothing, and neither does a server without sockets.
 //!
+//! That a trade is settled is told a while after the trade: see [`SETTLE_DELAY`].
+//!
 //! A socket never misses a frame: when its outbox is full, or the task falls behind the records,
 //! the socket is closed, and its client reads what it has missed when it connects again.
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,8 +21,9 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, sleep_until};
 
-use super::frame::{Markets, new_trade, put_dropped, put_news, put_trade};
+use super::frame::{Markets, SETTLED, new_trade, put_dropped, put_news, put_trade};
 use super::troubled::{Met, UserTrouble};
 use crate::rows::Party;
 use crate::rows::clob_trade::Trade;
@@ -49,6 +53,14 @@ const NEWS_PER_TURN: usize = 32;
 
 /// Delay before the task reads again from a shard whose queue was full.
 const BUSY_DELAY: Duration = Duration::from_millis(5);
+
+/// Delay before a trade is told as settled. Some clients ask for their balance then, but only if
+/// they know the order: they have its answer by this time.
+pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(1);
+
+/// Maximum number of a socket's trades that wait to be told as settled. If there are more, the
+/// oldest are told early.
+pub(super) const SETTLING_MAX: usize = 256;
 
 /// The user sockets of a server.
 pub struct UserFeed {
@@ -88,12 +100,16 @@ pub(super) struct Outlet {
     pub(super) opening: Arc<Opening>,
     /// `None` unless there is trouble on demand.
     pub(super) trouble: Option<UserTrouble>,
+    /// Signals that a trade is settling.
+    pub(super) settling: Notify,
     pub(super) outbox: Mutex<Outbox>,
 }
 
 pub(super) struct Outbox {
     /// Whole frames, each of which tells one thing, at most [`USER_OUTBOX_BYTES_MAX`].
     frames: VecDeque<Arc<[u8]>>,
+    /// Frames about settled trades, and when they become frames like the others. They count too.
+    settling: VecDeque<(Instant, Arc<[u8]>)>,
     bytes: usize,
     pub(super) markets: Markets,
     /// Whether the socket is being closed, so that no more frames are added.
@@ -287,7 +303,14 @@ impl UserFeed {
         let Some(followed) = part.of.get_mut(&account) else { return };
         let stage = followed.stage(account, &news);
         let of = Of::order(&news.listed);
-        followed.tell(sequence, &of, |out, party| put_news(out, &news, stage, party));
+        followed.tell(sequence, &of, Outlet::add, |out, party| put_news(out, &news, stage, party));
+        if stage == Stage::Confirmed
+            && let Some(trade) = new_trade(&news)
+        {
+            followed.tell(sequence, &of, Outlet::add_settled, |out, party| {
+                put_trade(out, &trade, stage, &SETTLED, news.at, party);
+            });
+        }
         if is_delayed {
             followed.delayed.insert(order, news.listed);
         } else {
@@ -299,31 +322,31 @@ impl UserFeed {
         let mut part = self.part(shard).lock();
         for followed in part.of.values_mut() {
             let Some(listed) = followed.delayed.remove(&order) else { continue };
-            let now = Timestamp::now();
-            let of = Of::order(&listed);
-            followed.tell(sequence, &of, |out, party| put_dropped(out, &listed, now, party));
+            let (of, now) = (Of::order(&listed), Timestamp::now());
+            let put = |out: &mut Vec<u8>, party: &Party<'_>| put_dropped(out, &listed, now, party);
+            followed.tell(sequence, &of, Outlet::add, put);
         }
     }
 
     /// Tells the sockets of an account that a trade is tried again.
     pub fn tell_retried(&self, unsettled: &Unsettled) {
-        self.tell_stages(unsettled, &[Stage::Retrying]);
+        self.tell_stages(unsettled, Stage::Retrying, &[Stage::Retrying]);
     }
 
     /// Tells the sockets of an account that a trade is settled.
     pub fn tell_settled(&self, unsettled: &Unsettled) {
-        self.tell_stages(unsettled, &[Stage::Mined, Stage::Confirmed]);
+        self.tell_stages(unsettled, Stage::Confirmed, &SETTLED);
     }
 
-    /// Tells the sockets of an account that a trade has reached these stages. Only trouble on
-    /// demand has trades that are not settled at once.
-    fn tell_stages(&self, unsettled: &Unsettled, stages: &[Stage]) {
+    /// Tells the sockets of an account that a trade in `stage` has reached these stages. Only
+    /// trouble on demand has trades that are not settled at once.
+    fn tell_stages(&self, unsettled: &Unsettled, stage: Stage, stages: &[Stage]) {
         let part = self.part(unsettled.account.shard()).lock();
         let Some(followed) = part.of.get(&unsettled.account) else { return };
         let (trade, now) = (unsettled.trade(), Timestamp::now());
         // No record says it, so that it comes after all that a socket has been told.
-        followed.tell(u64::MAX, &Of::trade(&trade), |out, party| {
-            put_trade(out, &trade, stages, now, party);
+        followed.tell(u64::MAX, &Of::trade(&trade), Outlet::add, |out, party| {
+            put_trade(out, &trade, stage, stages, now, party);
         });
     }
 
@@ -394,8 +417,14 @@ impl Followed {
         }
     }
 
-    /// Adds frames about an order to the outboxes of the account. `put` writes them.
-    fn tell(&self, sequence: u64, of: &Of<'_>, put: impl Fn(&mut Vec<u8>, &Party<'_>)) {
+    /// Has `add` add frames to the outboxes of the account. `put` writes them.
+    fn tell(
+        &self,
+        sequence: u64,
+        of: &Of<'_>,
+        add: impl Fn(&Outlet, &mut Outbox, &Arc<[u8]>),
+        put: impl Fn(&mut Vec<u8>, &Party<'_>),
+    ) {
         let mut written: Option<(&str, Arc<[u8]>)> = None;
         let mut met: Option<Met> = None;
         for outlet in &self.sockets {
@@ -413,11 +442,11 @@ impl Followed {
                 }
             };
             match &outlet.trouble {
-                None => outlet.add(&mut outbox, &frames),
+                None => add(outlet, &mut outbox, &frames),
                 Some(trouble) => {
                     // Drawn once, whatever sockets the wallet has.
                     let met = met.get_or_insert_with(|| trouble.draw(&frames, of));
-                    outlet.add(&mut outbox, &met.apply(&frames));
+                    add(outlet, &mut outbox, &met.apply(&frames));
                     if met.is_cut {
                         outlet.cut(&mut outbox);
                     }
@@ -433,6 +462,7 @@ impl Outbox {
     pub(super) fn new(markets: Markets, unsent: Share) -> Self {
         Self {
             frames: VecDeque::new(),
+            settling: VecDeque::new(),
             bytes: 0,
             markets,
             is_closed: false,
@@ -459,29 +489,74 @@ impl Outlet {
         }
     }
 
-    /// Has the socket closed once all frames are taken. Returns whether there are any.
+    /// Has the socket closed once all frames are taken, also those about trades that are settling.
+    /// Returns whether there are any.
     pub(super) fn finish(&self) -> bool {
         let mut outbox = self.outbox.lock();
         outbox.end.get_or_insert(Ended::Closed(CloseReason::GoingAway));
+        while outbox.settle_oldest() {}
+        self.wake_writer.notify_one();
         !outbox.frames.is_empty()
     }
 
+    /// Has the socket write the frames about settled trades when it is time. Never returns.
+    pub(super) async fn settle(&self) -> Infallible {
+        loop {
+            let due = self.outbox.lock().settling.front().map(|(due, _)| *due);
+            let Some(due) = due else {
+                self.settling.notified().await;
+                continue;
+            };
+            sleep_until(due).await;
+            let mut outbox = self.outbox.lock();
+            while outbox.settling.front().is_some_and(|(other, _)| *other <= due) {
+                outbox.settle_oldest();
+            }
+            self.wake_writer.notify_one();
+        }
+    }
+
     fn add(&self, outbox: &mut Outbox, frames: &Arc<[u8]>) {
-        if outbox.is_closed || frames.is_empty() {
+        if self.count(outbox, frames) {
+            outbox.frames.push_back(frames.clone());
+            self.wake_writer.notify_one();
+        }
+    }
+
+    /// Adds frames that are sent after [`SETTLE_DELAY`], or at once if the server is shutting down.
+    fn add_settled(&self, outbox: &mut Outbox, frames: &Arc<[u8]>) {
+        if outbox.end.is_some() {
+            return self.add(outbox, frames);
+        }
+        if !self.count(outbox, frames) {
             return;
         }
-        outbox.bytes += frames.len();
-        if outbox.bytes > USER_OUTBOX_BYTES_MAX || !outbox.charge() {
-            return self.close(outbox, CloseReason::TooSlow);
+        if outbox.settling.len() >= SETTLING_MAX && outbox.settle_oldest() {
+            self.wake_writer.notify_one();
         }
-        outbox.frames.push_back(frames.clone());
-        self.wake_writer.notify_one();
+        outbox.settling.push_back((Instant::now() + SETTLE_DELAY, frames.clone()));
+        self.settling.notify_one();
+    }
+
+    /// Counts frames that are about to be added. If there is no room for them, the socket is
+    /// closed. Returns whether it is open.
+    fn count(&self, outbox: &mut Outbox, frames: &[u8]) -> bool {
+        if outbox.is_closed || frames.is_empty() {
+            return false;
+        }
+        outbox.bytes += frames.len();
+        let fits = outbox.bytes <= USER_OUTBOX_BYTES_MAX && outbox.charge();
+        if !fits {
+            self.close(outbox, CloseReason::TooSlow);
+        }
+        fits
     }
 
     /// Has the socket closed. Frames that it has not taken are dropped, so that none is skipped.
     pub(super) fn close(&self, outbox: &mut Outbox, reason: CloseReason) {
         outbox.is_closed = true;
         outbox.frames = VecDeque::new();
+        outbox.settling = VecDeque::new();
         outbox.bytes = 0;
         outbox.charge();
         self.opening.close(reason);
@@ -496,6 +571,14 @@ impl Outlet {
 }
 
 impl Outbox {
+    /// Makes the oldest frames about a settled trade frames like the others. Returns whether there
+    /// were any.
+    fn settle_oldest(&mut self) -> bool {
+        let Some((_, frames)) = self.settling.pop_front() else { return false };
+        self.frames.push_back(frames);
+        true
+    }
+
     /// Charges the frames to the budget. Returns whether there is room for them.
     fn charge(&mut self) -> bool {
         self.unsent.hold(self.bytes)

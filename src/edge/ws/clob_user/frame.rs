@@ -34,9 +34,8 @@ pub const USER_MARKETS_MAX: usize = 500;
 /// Maximum length of a market's name, in bytes.
 const MARKET_BYTES_MAX: usize = 256;
 
-/// What a trade goes through at the venue. Here it is final at once unless there is trouble on
-/// demand, so all are sent together.
-const SETTLED_AT_ONCE: [Stage; 3] = [Stage::Matched, Stage::Mined, Stage::Confirmed];
+/// What a trade goes through at the venue once it is matched.
+pub(super) const SETTLED: [Stage; 2] = [Stage::Mined, Stage::Confirmed];
 
 /// A frame of a client.
 #[derive(Deserialize)]
@@ -182,27 +181,23 @@ pub(super) fn put_news(out: &mut Vec<u8>, news: &OrderNews, stage: Stage, party:
         OrderStep::FillUndone => {}
     }
     let Some(trade) = new_trade(news) else { return };
-    let stages = match stage {
-        Stage::Confirmed => &SETTLED_AT_ONCE[..],
-        _ if *step == OrderStep::FillUndone => &[Stage::Failed],
-        _ => &[Stage::Matched],
-    };
-    put_trade(out, &trade, stages, *at, party);
+    let shown = if *step == OrderStep::FillUndone { Stage::Failed } else { Stage::Matched };
+    put_trade(out, &trade, stage, &[shown], *at, party);
 }
 
-/// Appends the frames for the stages that a trade has reached. A final trade has its transaction
-/// in each of them.
+/// Appends the frames that say that a trade has reached these stages. It is in `stage`, which says
+/// whether it has a transaction.
 pub(super) fn put_trade(
     out: &mut Vec<u8>,
     trade: &Trade<'_>,
+    stage: Stage,
     stages: &[Stage],
     at: Timestamp,
     party: &Party<'_>,
 ) {
-    let last = *stages.last().expect("a frame is about a stage");
-    for stage in stages {
-        let mut row = TradeRow::of(trade, party).in_stage(last);
-        row.status = stage.status();
+    for shown in stages {
+        let mut row = TradeRow::of(trade, party).in_stage(stage);
+        row.status = shown.status();
         let timestamp = at.millis().to_string();
         let frame = TradeFrame {
             event_type: "trade",

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::feed::{SETTLE_DELAY, SETTLING_MAX};
 use super::*;
 use crate::ws::FrameLimit;
 use crate::ws::bounds::WRITE_BYTES_GOAL;
@@ -54,7 +55,7 @@ struct World {
 struct Client {
     socket: WebSocket<DuplexStream>,
     ended: JoinHandle<Ended>,
-    _shutdown: watch::Sender<bool>,
+    shutdown: watch::Sender<bool>,
     is_valid: Arc<AtomicBool>,
 }
 
@@ -206,7 +207,7 @@ impl World {
         let mut socket = WebSocket::after_handshake(client, Role::Client);
         socket.set_auto_close(false);
         socket.set_auto_pong(false);
-        Client { socket, ended, _shutdown: shutdown, is_valid }
+        Client { socket, ended, shutdown, is_valid }
     }
 
     /// Connects a client that follows a trader, in these markets.
@@ -296,6 +297,41 @@ async fn an_order_is_told_from_its_placement_to_its_end() {
     while world.execute(ExpireOrders).await || world.has_open_orders(1).await {}
     assert_eq!(client.told(1).await, ["CANCELLATION:CANCELED_EXPIRED_ORDER"]);
     client.nothing().await;
+}
+
+/// Clients have the answer to their order before its trade is settled. Nothing is left out if there
+/// are many trades, or if the server shuts down meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_trade_is_told_as_settled_after_a_while() {
+    let world = world().await;
+    publish(&world.markets, MARKETS[0], 10_000);
+    let mut client = world.follow(1, OWNER, &[]).await;
+    let matched = ["PLACEMENT:MATCHED", "UPDATE:MATCHED", TRADES[0]];
+    world.place(1, "BUY FOK 5 0.50", MARKETS[0]).await;
+    assert_eq!(client.told(3).await, matched);
+    let begun = Instant::now();
+    assert_eq!(client.told(2).await, TRADES[1..]);
+    let waited = begun.elapsed();
+    assert!(waited <= SETTLE_DELAY && waited > SETTLE_DELAY / 2, "{waited:?}");
+
+    let begun = Instant::now();
+    for _ in 0..SETTLING_MAX {
+        world.place(1, "BUY FOK 5 0.50", MARKETS[0]).await;
+        assert_eq!(client.told(3).await, matched);
+    }
+    world.place(1, "BUY FOK 5 0.50", MARKETS[0]).await;
+    // The oldest is settled early.
+    let told = client.told(5).await;
+    assert_eq!(told[..3], matched);
+    assert_eq!(told[3..], TRADES[1..]);
+    assert!(begun.elapsed() < SETTLE_DELAY, "{:?}", begun.elapsed());
+
+    client.shutdown.send(true).unwrap();
+    for _ in 0..SETTLING_MAX {
+        assert_eq!(client.told(2).await, TRADES[1..]);
+    }
+    assert!(begun.elapsed() < SETTLE_DELAY, "{:?}", begun.elapsed());
+    assert_eq!(client.receive().await, Err(1001));
 }
 
 #[tokio::test(start_paused = true)]
@@ -464,7 +500,7 @@ async fn a_server_without_user_sockets_follows_nothing() {
         world.place(1, "BUY GTC 10 0.01", MARKETS[0]).await;
         assert_eq!(clients[0].told(1).await, ["PLACEMENT:LIVE"]);
         for client in clients {
-            let Client { socket, ended, _shutdown, .. } = client;
+            let Client { socket, ended, shutdown: _shutdown, .. } = client;
             drop(socket);
             assert_eq!(ended.await.unwrap(), Ended::Gone);
         }
