@@ -20,6 +20,9 @@ pub(super) const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 /// would stop every server.
 const RUST_VARIABLE: &str = "PAPERBOURSE_RUST_CLIENT";
 
+/// Set where `nautilus_trader` must have been installed.
+const NAUTILUS_VARIABLE: &str = "PAPERBOURSE_NAUTILUS";
+
 /// A server whose books stand still, so that answers can be compared with each other.
 fn start(data: &Path, hashes: &str) -> ServerProcess {
     let still = ["--venue", "simulated:1", "--venue-speed", "0.000001", "--clob", "on"];
@@ -162,18 +165,24 @@ fn polymarket_client_reads_the_data_api() {
     check_count("data.py", |data| start(data, "when-asked"), 375);
 }
 
+/// Returns the folder of a client that is not in CI; `None` if it is not there, which fails if
+/// `variable` is set.
+fn nightly_client(name: &str, file: &str, variable: &str, reason: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join(name);
+    if folder.join(file).exists() {
+        return Some(folder);
+    }
+    assert!(std::env::var_os(variable).is_none(), "{reason}");
+    eprintln!("SKIPPED: {reason}");
+    None
+}
+
 /// The program with the client for Rust, and the names of its methods; `None` if `.ci/clob --rust`
 /// has not built it. It is not in CI, because it takes minutes to build.
 fn rust_client() -> Option<[PathBuf; 2]> {
-    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clob-rust");
-    let (program, methods) = (built.join("debug/paperbourse-clob-client"), built.join("methods"));
-    if methods.exists() {
-        return Some([program, methods]);
-    }
     let reason = "the client for Rust is not built (.ci/clob --rust does it), so not tried";
-    assert!(std::env::var_os(RUST_VARIABLE).is_none(), "{reason}");
-    eprintln!("SKIPPED: {reason}");
-    None
+    let built = nightly_client("clob-rust", "methods", RUST_VARIABLE, reason)?;
+    Some([built.join("debug/paperbourse-clob-client"), built.join("methods")])
 }
 
 /// Its lists of the catalogue and of the Data API, and its user socket, too.
@@ -198,6 +207,38 @@ fn polymarket_client_sdk_v2_works_while_books_move() {
     let server = ServerProcess::start(BINARY, data.path(), &moving);
     let compared = output_of(Command::new(program).args(["books", &host(&server)]));
     assert!(compared.trim_end().parse::<usize>().unwrap() >= 500, "{compared}");
+}
+
+/// A node of `nautilus_trader` trades, and two others go on from where it has ended: one at the
+/// same server, the other after the server was killed. What a node thinks that the account has is
+/// what the server says. Not in CI, because it needs a gigabyte.
+#[test]
+fn nautilus_trader_agrees_with_the_server() {
+    let reason = "nautilus_trader is not installed (.ci/clob --nautilus does it), so not tried";
+    let installed = nightly_client("clob-nautilus", "installed", NAUTILUS_VARIABLE, reason);
+    let Some(installed) = installed else { return };
+    let node = |server: &ServerProcess, wallet: &str| {
+        let mut python = Command::new(installed.join("bin/python"));
+        python.arg(folder().join("with_nautilus_trader.py")).args([&*host(server), wallet]);
+        python
+    };
+    let printed = |node: &mut Command| {
+        let ran = node.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+        let [output, errors] = [ran.stdout, ran.stderr].map(|it| String::from_utf8(it).unwrap());
+        // What it cannot read, it only logs.
+        let is_read = !errors.contains("Error handling websocket message");
+        assert!(ran.status.success() && is_read, "{output}\n{errors}");
+        output.trim_end().to_owned()
+    };
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path(), "when-asked");
+    let known = printed(&mut node(&server, "0"));
+    let known = printed(node(&server, "3").arg(known));
+    server.kill();
+    let server = start(data.path(), "at-once");
+    let known = printed(node(&server, "2").arg(known));
+    let known: serde_json::Value = serde_json::from_str(&known).unwrap();
+    assert!(known["compared"].as_u64() >= Some(170), "{known}");
 }
 
 /// The examples of the guide print what they should.
