@@ -2,6 +2,7 @@
 
 pub(crate) mod clob_order;
 pub(crate) mod clob_trade;
+pub(crate) mod settlement;
 pub(crate) mod stage;
 
 use std::borrow::Cow;

@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock, RwLockReadGuard};
 use tokio::time::{Instant, sleep_until};
 
+pub(crate) use crate::rows::settlement::Stage;
 pub use record::{FILE_NAME, RECORD_BYTES_MAX, Record};
+pub(crate) use settlement::Moved;
 use settlement::Settlements;
 pub use settlement::{Due, Unsettled};
-pub(crate) use settlement::{Moved, Stage};
 
 use crate::rows::clob_trade::Trade;
 use paperbourse_clob::trouble::{Act, ActKind, Drawn, Draws, Kind, Met};

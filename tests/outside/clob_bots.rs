@@ -170,11 +170,17 @@ fn trade(clients: &Path, plan: &str) -> Vec<&'static str> {
         assert_eq!(answer.status, 200, "{answer:?}");
     };
     let mut bots = bots(clients, &host(&server), seconds);
-    bots.iter_mut().for_each(|bots| assert_eq!(bots.line(), "ready\n"));
+    for bots in &mut bots {
+        assert_eq!(bots.line(), "ready\n");
+    }
     follow(plan);
-    bots.iter_mut().for_each(|bots| assert_eq!(bots.line(), "half\n"));
+    for bots in &mut bots {
+        assert_eq!(bots.line(), "half\n");
+    }
     let half_bytes = resident_bytes(server.id());
-    bots.iter_mut().for_each(|bots| assert_eq!(bots.line(), "done\n"));
+    for bots in &mut bots {
+        assert_eq!(bots.line(), "done\n");
+    }
     let grown_bytes = resident_bytes(server.id()).saturating_sub(half_bytes);
     follow("");
     wait_for_payouts(&server, admin);

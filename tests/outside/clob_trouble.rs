@@ -20,6 +20,7 @@ use super::clob::{BINARY, admin, clients, folder, host};
 const SLACK_SECONDS: f64 = 8.0;
 
 /// One call of a client.
+#[derive(Clone, Copy)]
 struct Row {
     /// What trouble there is. A probability of 1 % stands for the first request alone.
     plan: &'static str,

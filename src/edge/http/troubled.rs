@@ -82,7 +82,7 @@ enum Early {
     /// The connection ends.
     Cut,
     /// The answer.
-    Answer(Reply),
+    Answer(Box<Reply>),
 }
 
 /// Runs an operation with the trouble that its caller meets.
@@ -99,7 +99,7 @@ pub(super) async fn run(
             asked.record(trouble, 0, now);
             slot.cut().await
         }
-        Some(Early::Answer(reply)) => Ok(reply),
+        Some(Early::Answer(reply)) => Ok(*reply),
         None => run.await,
     };
     let status = match &answer {
@@ -140,22 +140,22 @@ fn scopes(call: &Call<'_>) -> &'static [Scope] {
 fn before(trouble: &Trouble, call: &Call<'_>, asked: &Asked, now: Timestamp) -> Option<Early> {
     let about = About { orders: &[], token: asked.orders.first().map(|sent| &*sent.act.token) };
     let draw = |kind| trouble.draw(kind, asked.subject(), about, now);
-    let refuse = |error: ClobError| Some(Early::Answer(error.into_reply()));
+    let refuse = |error: ClobError| Some(Early::Answer(Box::new(error.into_reply())));
     if draw(Kind::Reset).is_some() {
         return Some(Early::Cut);
     }
     if draw(Kind::Blocked).is_some() {
-        return Some(Early::Answer(blocked()));
+        return Some(Early::Answer(Box::new(blocked())));
     }
     if asked.wallet.is_some()
         && let Some(drawn) = draw(Kind::Limited)
     {
-        return Some(Early::Answer(limited(drawn, now)));
+        return Some(Early::Answer(Box::new(limited(drawn, now))));
     }
     if call.operation.path.as_str() == "/time" {
         let ahead_s = draw(Kind::Clock)?.length_ms / 1_000;
         let body = (now.seconds() + i64::from(ahead_s)).to_string();
-        return Some(Early::Answer(Reply::json(StatusCode::OK, body.into_bytes())));
+        return Some(Early::Answer(Box::new(Reply::json(StatusCode::OK, body.into_bytes()))));
     }
     if !scopes(call).contains(&Scope::Order) {
         return None;

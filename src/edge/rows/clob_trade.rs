@@ -7,10 +7,10 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use super::settlement::Stage;
 use super::{
     CONFIRMED, MakerOrderRow, Party, Seconds, fee_rate_bps, hash_of, order_id, transaction_hash,
 };
-use crate::trouble::Stage;
 use paperbourse_clob::signature::address::{ADDRESS_BYTES, Address};
 use paperbourse_core::engine::fills::PastFill;
 use paperbourse_core::engine::fills::fill::Fill;

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::{About, Subject, Trouble};
 use crate::rows::clob_trade::Trade;
 use crate::rows::order_id;
+use crate::rows::settlement::Stage;
 use paperbourse_clob::trouble::Kind;
 use paperbourse_core::engine::fills::fill::Fill;
 use paperbourse_core::ids::{AccountId, OrderId, Timestamp};
@@ -23,39 +24,6 @@ const TRADES_MAX: usize = 100_000;
 
 /// The kinds of trouble that befall a trade, in the order in which they are drawn.
 const KINDS: [Kind; 3] = [Kind::Failed, Kind::Retrying, Kind::Lag];
-
-/// How far the settlement of a trade is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    /// It is matched, and not in a transaction yet.
-    Matched,
-    /// Its transaction has failed and is sent again.
-    Retrying,
-    /// It is in a transaction, which all nodes of the chain will soon know.
-    Mined,
-    /// It is settled.
-    Confirmed,
-    /// It will never be settled: its fill was undone.
-    Failed,
-}
-
-impl Stage {
-    /// Returns the status of a trade in this stage.
-    pub(crate) const fn status(self) -> &'static str {
-        match self {
-            Self::Matched => "MATCHED",
-            Self::Retrying => "RETRYING",
-            Self::Mined => "MINED",
-            Self::Confirmed => crate::rows::CONFIRMED,
-            Self::Failed => "FAILED",
-        }
-    }
-
-    /// Whether the shares and the money of the trade are there, or will never be.
-    pub(crate) const fn is_final(self) -> bool {
-        matches!(self, Self::Confirmed | Self::Failed)
-    }
-}
 
 /// A trade: its order, and its number within the order.
 type TradeId = (OrderId, u32);

@@ -75,3 +75,9 @@ fn a_bot_that_trusts_a_silent_socket_is_named() {
     let (task, mistake) = ("trade-on-the-socket", "trust-silence");
     check("seed=7,silence=100%:60s", &STILL, task, mistake, "dead-book-trades");
 }
+
+#[test]
+fn a_bot_that_ignores_a_failed_trade_is_named() {
+    let (task, mistake) = ("buy-and-sell", "ignore-failed");
+    check("seed=7,failed=100%:500ms", &STILL, task, mistake, "failed-trades-ignored");
+}

@@ -150,5 +150,5 @@ fn the_trades_that_are_remembered_are_bounded() {
     assert_eq!(stage(&trouble, &trade(10, Side::Buy, 10), 0), Stage::Confirmed, "forgotten");
     assert_eq!(stage(&trouble, &trade(11, Side::Buy, 11), 0), Stage::Matched);
     let bought = trouble.moved(account(), Some("t")).bought;
-    assert_eq!(bought.micros(), 10_000_000 * TRADES_MAX as i64);
+    assert_eq!(bought.micros(), 10_000_000 * i64::try_from(TRADES_MAX).unwrap());
 }

@@ -23,10 +23,9 @@ use tokio::sync::Notify;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
 
-use super::frame::{Markets, SETTLED, new_trade, put_dropped, put_news, put_trade};
+use super::frame::{Markets, Of, SETTLED, new_trade, put_dropped, put_news, put_trade};
 use super::troubled::{Met, UserTrouble};
 use crate::rows::Party;
-use crate::rows::clob_trade::Trade;
 use crate::trouble::{Stage, Unsettled};
 use crate::ws::bounds::USER_OUTBOX_BYTES_MAX;
 use crate::ws::clob::Opening;
@@ -376,31 +375,6 @@ async fn read(
             Ok(news) => return news,
             Err(_) => tokio::time::sleep(BUSY_DELAY).await,
         }
-    }
-}
-
-/// What frames are about.
-pub(super) struct Of<'a> {
-    pub(super) order: OrderId,
-    pub(super) client_order_id: Option<&'a str>,
-    pub(super) market_id: &'a str,
-    pub(super) token_id: &'a str,
-}
-
-impl<'a> Of<'a> {
-    fn order(listed: &'a ListedOrder) -> Self {
-        let ListedOrder { receipt, token_id } = listed;
-        Self {
-            order: receipt.order,
-            client_order_id: receipt.client_order_id.as_deref(),
-            market_id: &receipt.market_id,
-            token_id,
-        }
-    }
-
-    fn trade(trade: &Trade<'a>) -> Self {
-        let &Trade { order, client_order_id, market_id, token_id, .. } = trade;
-        Self { order, client_order_id, market_id, token_id }
     }
 }
 

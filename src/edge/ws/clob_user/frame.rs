@@ -26,7 +26,7 @@ use crate::ws::frame::put_text;
 use paperbourse_core::engine::order::news::{NewFill, OrderNews, OrderStep};
 use paperbourse_core::engine::order::terms::EndReason;
 use paperbourse_core::engine::state::view::ListedOrder;
-use paperbourse_core::ids::{Timestamp, condition};
+use paperbourse_core::ids::{OrderId, Timestamp, condition};
 
 /// Maximum number of markets to which a socket may be restricted.
 pub const USER_MARKETS_MAX: usize = 500;
@@ -162,6 +162,31 @@ pub(super) fn new_trade(news: &OrderNews) -> Option<Trade<'_>> {
         client_order_id: receipt.client_order_id.as_deref(),
         is_taker: *is_taker,
     })
+}
+
+/// What frames are about.
+pub(super) struct Of<'a> {
+    pub(super) order: OrderId,
+    pub(super) client_order_id: Option<&'a str>,
+    pub(super) market_id: &'a str,
+    pub(super) token_id: &'a str,
+}
+
+impl<'a> Of<'a> {
+    pub(super) fn order(listed: &'a ListedOrder) -> Self {
+        let ListedOrder { receipt, token_id } = listed;
+        Self {
+            order: receipt.order,
+            client_order_id: receipt.client_order_id.as_deref(),
+            market_id: &receipt.market_id,
+            token_id,
+        }
+    }
+
+    pub(super) fn trade(trade: &Trade<'a>) -> Self {
+        let &Trade { order, client_order_id, market_id, token_id, .. } = trade;
+        Self { order, client_order_id, market_id, token_id }
+    }
 }
 
 /// Appends the frames for what happened to an order, whose trade is in this stage if it filled.

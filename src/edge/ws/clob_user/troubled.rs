@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::feed::Of;
+use super::frame::Of;
 use crate::rows::clob_trade::Trade;
 use crate::rows::order_id;
 use crate::trouble::{About, SocketTrouble, Stage, Subject};

@@ -44,8 +44,8 @@ impl Client {
     }
 }
 
-fn cents(cents: i64) -> Option<Price> {
-    Some(Price::from_micros(cents * 10_000))
+fn cents(cents: i64) -> Price {
+    Price::from_micros(cents * 10_000)
 }
 
 impl Venue {
@@ -74,7 +74,7 @@ async fn a_silent_socket_is_sent_whole_books_afterwards() {
     }
     after(Duration::from_secs(2)).await;
     assert_eq!(client.read_all(&venue), ["book", "book"]);
-    assert_eq!(client.tops_kept("t-Yes"), [cents(42), cents(60)]);
+    assert_eq!(client.tops_kept("t-Yes"), [cents(42), cents(60)].map(Some));
     // By the real clock, which draws go by, the time is not over.
     venue.change(43);
     assert_eq!(client.read_all(&venue), ["price_change"]);
@@ -93,7 +93,7 @@ async fn silence_and_ghosts_end_when_the_plan_no_longer_has_them() {
         trouble.trouble.follow("lost=100%".parse().unwrap());
         sleep(Duration::from_secs(1)).await;
         assert_eq!(client.read_all(&venue), ["book"]);
-        assert_eq!(client.tops_kept("t-Yes"), [cents(40), cents(60)]);
+        assert_eq!(client.tops_kept("t-Yes"), [cents(40), cents(60)].map(Some));
     }
 }
 
@@ -102,14 +102,14 @@ async fn a_ghost_is_shown_for_a_while_and_has_the_hash_of_its_book() {
     let (mut venue, trouble) = venue("ghost=100%:5s");
     let mut client = joined(&venue, &trouble, &["t-Yes", "t-No"]);
     assert_eq!(client.read_all(&venue), ["book", "book"], "the client checks both hashes");
-    assert_eq!(client.tops_kept("t-Yes"), [cents(1), cents(99)]);
-    assert_eq!(client.tops_kept("t-No"), [cents(40), cents(60)]);
+    assert_eq!(client.tops_kept("t-Yes"), [cents(1), cents(99)].map(Some));
+    assert_eq!(client.tops_kept("t-No"), [cents(40), cents(60)].map(Some));
     venue.change(41);
     assert_eq!(client.read_all(&venue), ["book"], "of the other outcome");
-    assert_eq!(client.tops_kept("t-No"), [cents(40), cents(59)]);
+    assert_eq!(client.tops_kept("t-No"), [cents(40), cents(59)].map(Some));
     after(Duration::from_secs(5)).await;
     assert_eq!(client.read_all(&venue), ["book"]);
-    assert_eq!(client.tops_kept("t-Yes"), [cents(41), cents(60)]);
+    assert_eq!(client.tops_kept("t-Yes"), [cents(41), cents(60)].map(Some));
     venue.change(42);
     assert_eq!(client.read_all(&venue), ["price_change"]);
 }
