@@ -1,5 +1,7 @@
 //! The venue's sockets with trouble on demand, by raw frames, and the tick that changes meanwhile.
 
+use std::collections::HashSet;
+
 use paperbourse_test_support::socket::{Frame, Socket, TEXT, upgrade};
 use serde_json::{Value, json};
 
@@ -43,7 +45,7 @@ fn frames_of_a_wallet_are_swapped_repeated_and_left_out() {
     follow(&server, "trade-first=100%");
     fill(1);
     for socket in &mut sockets {
-        assert_eq!(told(socket, 5), [&TRADES[..], &PLACED[..]].concat());
+        assert_eq!(told(socket, 5), [&TRADES[..1], &PLACED[..], &TRADES[1..]].concat());
     }
     follow(&server, "twice=100%");
     fill(2);
@@ -103,17 +105,24 @@ fn the_same_seed_is_the_same_trouble_of_a_wallet() {
         let ids: Vec<Value> = (0..8)
             .map(|salt| client.order(salt, "BUY FOK 5 for 10").ok(200)["orderID"].clone())
             .collect();
-        let last = client.order(100, "BUY GTC 4 for 10").ok(200)["orderID"].clone();
-        let mut frames = Vec::new();
+        let (mut frames, mut confirmed, mut last) = (Vec::new(), HashSet::new(), None);
         loop {
+            // That a trade is settled is told later, so the frames of different orders mix.
+            if confirmed.len() == ids.len() && last.is_none() {
+                last = Some(client.order(100, "BUY GTC 4 for 10").ok(200)["orderID"].clone());
+            }
             let frame = socket.text();
-            if frame["id"] == last {
-                break frames;
+            if Some(&frame["id"]) == last.as_ref() {
+                frames.sort_by_key(|(order, _)| *order);
+                break frames.into_iter().map(|(_, frame)| frame).collect();
             }
             let is_trade = frame["event_type"] == "trade";
             let id = if is_trade { &frame["taker_order_id"] } else { &frame["id"] };
             let order = ids.iter().position(|known| known == id).unwrap();
-            frames.push(json!([order, frame["type"], frame["status"]]));
+            if frame["status"] == "CONFIRMED" {
+                confirmed.insert(order);
+            }
+            frames.push((order, json!([order, frame["type"], frame["status"]])));
         }
     };
     let first = met();

@@ -208,16 +208,12 @@ const MARKET_STREAM: StreamRow = StreamRow { call: "watch", ..USER_STREAM };
 const STREAMS: &[StreamRow] = &[
     StreamRow {
         met: 5,
-        outcome: "PLACEMENT, PLACEMENT, UPDATE, UPDATE, MATCHED, MATCHED, MINED, MINED, \
-                  CONFIRMED, CONFIRMED",
+        // That the trade is mined and confirmed comes later.
+        outcome: "PLACEMENT, PLACEMENT, UPDATE, UPDATE, MATCHED, MATCHED",
         ..USER_STREAM
     },
     StreamRow { kind: Kind::Omitted, met: 5, ..USER_STREAM },
-    StreamRow {
-        kind: Kind::TradeFirst,
-        outcome: "MATCHED, MINED, CONFIRMED, PLACEMENT, UPDATE",
-        ..USER_STREAM
-    },
+    StreamRow { kind: Kind::TradeFirst, outcome: "MATCHED, PLACEMENT, UPDATE", ..USER_STREAM },
     StreamRow {
         kind: Kind::UserClosed,
         sockets: "user-socket-end 0, user-socket 0",

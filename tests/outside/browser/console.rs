@@ -125,7 +125,7 @@ fn the_console_says_that_trouble_is_on() {
     let mut browser = open(WIDE, &server);
     browser.wait_for(".on-demand", |text| text.contains("Trouble on demand is on"));
     browser.wait_for(".on-demand", |text| text.ends_with("seed=0,lost=1%"));
-    look(&mut browser, &axe, WIDE, "trouble", ".notes");
+    look(&mut browser, &axe, WIDE, "trouble", "html");
 }
 
 #[track_caller]
