@@ -20,7 +20,7 @@ const PACKAGES: [(&str, &str); 7] = [
 ];
 
 /// The modules that may follow [`CRATE`] in a filter: those of `src/README.md`, and the access log.
-const MODULES: [&str; 37] = [
+const MODULES: [&str; 38] = [
     "access",
     "allocator",
     "auth",
@@ -52,6 +52,7 @@ const MODULES: [&str; 37] = [
     "snapshot",
     "telemetry",
     "trace",
+    "trouble",
     "venue",
     "wire",
     "ws",
