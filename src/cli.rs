@@ -136,8 +136,8 @@ enum Command {
     Top(TopArgs),
     /// Show what trouble on demand clients met, and what they did that would have cost money
     ///
-    /// Reads the record that a server with --clob-trouble keeps in its data folder, while the
-    /// server runs or later.
+    /// Reads the record that a server with --clob-trouble keeps in its data folder. The server may
+    /// be running or stopped.
     #[command(after_help = trouble::EXIT_CODES)]
     Trouble(TroubleArgs),
     /// Ask a running server whether it is ready; the exit code is 0 if it is

@@ -67,7 +67,7 @@ fn record_folder(text: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
-/// Shows the record. An error says nothing about the bots, so it has an exit code of its own.
+/// Shows the record. Errors have an exit code of their own, since they say nothing about the bots.
 pub(super) fn run(arguments: &TroubleArgs) -> ExitCode {
     match show(arguments) {
         Ok(is_clean) if is_clean || !arguments.report => ExitCode::SUCCESS,
@@ -128,8 +128,8 @@ fn read(file: File) -> io::Result<FileReport> {
     })
 }
 
-/// Reads a line with its end, if it has one. Of a line that is too long, only the end is kept.
-/// Returns whether there was one.
+/// Reads a line, including its newline if it has one, and returns whether there was any. Only the
+/// tail of a line that is too long is kept.
 fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let mut read_bytes = 0;

@@ -58,6 +58,13 @@ pub struct Subject<'a> {
     pub address: Option<IpAddr>,
 }
 
+impl<'a> Subject<'a> {
+    /// Returns a wallet as the subject, by its address in lower case.
+    pub(crate) const fn wallet(wallet: &'a str, address: Option<IpAddr>) -> Self {
+        Self { name: wallet, wallet: Some(wallet), address }
+    }
+}
+
 /// What the trouble is about.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct About<'a> {
@@ -138,8 +145,7 @@ impl Trouble {
         let now_ms = now.millis().unsigned_abs();
         let drawn = self.draws.lock().draw(kind, subject.name, subject.wallet, now_ms)?;
         if !drawn.goes_on {
-            let place = Kind::ALL.iter().position(|it| *it == kind).expect("all kinds are there");
-            self.met[place].fetch_add(1, Ordering::Relaxed);
+            self.met[kind as usize].fetch_add(1, Ordering::Relaxed);
             if let Some(record) = &self.record {
                 record.add(Line::Met(Met {
                     at_ms: now_ms,
@@ -154,12 +160,6 @@ impl Trouble {
             }
         }
         Some(drawn)
-    }
-
-    /// Returns what is left of an open window, in milliseconds, without a draw.
-    pub fn open_ms(&self, kind: Kind, subject: Subject<'_>, now: Timestamp) -> u64 {
-        let now_ms = now.millis().unsigned_abs();
-        self.draws.lock().open_ms(kind, subject.name, subject.wallet, now_ms)
     }
 
     /// Returns how far the settlement of a trade of this account and wallet is.

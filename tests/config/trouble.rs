@@ -93,7 +93,7 @@ fn people_get_a_text_and_programs_an_object() {
         2026-11-29T08:01:01.01Z  salt 3  token 71321045679252…
 
     Number of unreadable lines: 1
-    The last line is incomplete, as after a kill, and was left out.
+    The last line is incomplete, as after a kill, and was skipped.
     2 findings.
     ");
     assert_eq!(code, Some(1));
@@ -156,7 +156,7 @@ fn a_careful_bot_has_a_clean_report() {
     assert!(text.ends_with("\nNothing would have cost money.\n"), "{text}");
     assert_eq!(code, Some(0));
     let (text, code) = shown(folder.path(), "", &["--report"]);
-    assert_eq!((&*text, code), ("\nNobody has met trouble.\n", Some(0)));
+    assert_eq!((&*text, code), ("\nNo trouble was met.\n", Some(0)));
 }
 
 #[test]

@@ -16,7 +16,7 @@ const ID_CHARACTERS_MAX: usize = 14;
 /// A time in milliseconds since 1970.
 struct At(u64);
 
-/// Text in lines that begin with so many spaces.
+/// Text that is wrapped, each line indented by this many spaces.
 struct Wrapped<'a>(&'a str, usize);
 
 impl fmt::Display for At {
@@ -63,7 +63,7 @@ impl fmt::Display for FileReport {
             writeln!(out, "Number of {note}: {count}")?;
         }
         if self.has_torn_end {
-            writeln!(out, "The last line is incomplete, as after a kill, and was left out.")?;
+            writeln!(out, "The last line is incomplete, as after a kill, and was skipped.")?;
         }
         if self.is_full {
             let note = "The record is full, so the newest lines are missing: stop the server and \
@@ -72,7 +72,7 @@ impl fmt::Display for FileReport {
         }
         let count = report.parties.iter().flat_map(|party| &party.findings).count();
         match count {
-            _ if report.parties.is_empty() => write!(out, "Nobody has met trouble."),
+            _ if report.parties.is_empty() => write!(out, "No trouble was met."),
             _ if !self.has_findings => write!(out, "What they did about it: --report"),
             0 => write!(out, "Nothing would have cost money."),
             1 => write!(out, "1 finding."),

@@ -104,15 +104,6 @@ impl Draws {
             kind.scope() != Scope::MarketFrame || !subject.starts_with(prefix)
         });
     }
-
-    /// Returns what is left of an open window, in milliseconds, without a draw.
-    pub fn open_ms(&self, kind: Kind, subject: &str, wallet: Option<&str>, now_ms: u64) -> u64 {
-        if self.plan.rule(kind, wallet).is_none() {
-            return 0;
-        }
-        let count = self.counts.get(&(kind, Box::from(subject)));
-        count.map_or(0, |count| count.open_until_ms.saturating_sub(now_ms))
-    }
 }
 
 /// Returns two numbers that depend on all arguments, and look random.

@@ -102,13 +102,13 @@ fn a_window_is_open_for_its_length() {
         assert_eq!((drawn.length_ms, drawn.goes_on), (length_ms, goes_on), "{now_ms}");
     }
     assert!(!at(11_000).goes_on, "it is over");
-    assert_eq!(draws.open_ms(Kind::Restarting, "a", None, 12_000), 9_000);
-    assert_eq!(draws.open_ms(Kind::Restarting, "b", None, 12_000), 0);
+    assert_eq!(draws.open_to_all_ms(Kind::Restarting, "a", 12_000), 9_000);
+    assert_eq!(draws.open_to_all_ms(Kind::Restarting, "b", 12_000), 0);
     draws.follow("restarting=off".parse().unwrap());
-    assert_eq!(draws.open_ms(Kind::Restarting, "a", None, 12_000), 0, "turned off");
+    assert_eq!(draws.open_to_all_ms(Kind::Restarting, "a", 12_000), 0, "turned off");
     assert_eq!(draws.draw(Kind::Restarting, "a", None, 12_000), None);
     draws.follow("restarting=100%".parse().unwrap());
-    assert_eq!(draws.open_ms(Kind::Restarting, "a", None, 12_000), 0, "it does not open again");
+    assert_eq!(draws.open_to_all_ms(Kind::Restarting, "a", 12_000), 0, "it does not open again");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use hyper::Version;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use parking_lot::Mutex;
+use tokio::sync::RwLockReadGuard;
 
 use super::app::AppState;
 use super::body::WholeBody;
@@ -48,6 +49,15 @@ impl<'a> Call<'a> {
     /// freed as soon as it has been parsed.
     pub(super) fn take_body(&self) -> WholeBody {
         std::mem::take(&mut *self.body.lock())
+    }
+
+    /// Holds back trouble on demand from undoing fills until the result is dropped, so that several
+    /// reads of an account agree.
+    pub(super) async fn hold_still(&self) -> Option<RwLockReadGuard<'a, ()>> {
+        match &self.app.trouble {
+            Some(trouble) => Some(trouble.hold_still().await),
+            None => None,
+        }
     }
 
     pub(super) fn query(&self) -> Query<'a> {

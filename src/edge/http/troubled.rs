@@ -18,7 +18,7 @@ use super::reply::Reply;
 use crate::rows::Party;
 use crate::trouble::{About, Subject, Trouble};
 use paperbourse_clob::order::OrderError;
-use paperbourse_clob::trouble::{Act, ActKind, Drawn, Kind, OrderAct, Scope, TOKENS_MAX};
+use paperbourse_clob::trouble::{Act, ActKind, Drawn, Kind, OrderAct, TOKENS_MAX};
 use paperbourse_core::ids::Timestamp;
 use paperbourse_core::money::Shares;
 
@@ -26,6 +26,10 @@ use paperbourse_core::money::Shares;
 const BUCKET: HeaderName = HeaderName::from_static("poly-ratelimit-bucket");
 const REMAINING: HeaderName = HeaderName::from_static("poly-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("poly-ratelimit-reset");
+
+/// Maximum length of a text in a recorded act that a client chose, in bytes. Tokens have up to 78
+/// digits.
+const TEXT_BYTES_MAX: usize = 128;
 
 /// The page of a proxy that blocks a request.
 const BLOCKED_PAGE: &[u8] = b"<!DOCTYPE html><html><head><title>Attention Required!</title></head>\
@@ -111,7 +115,7 @@ pub(super) async fn run(
         Err(error) => error.status.as_u16(),
     };
     asked.record(trouble, status, now);
-    if scopes(call).contains(&Scope::Order) {
+    if asked.changes_orders() {
         let ids: Vec<&str> =
             asked.orders.iter().filter_map(|sent| sent.act.id.as_deref()).collect();
         let about = About { orders: &ids, token: asked.orders.first().map(|it| &*it.act.token) };
@@ -124,16 +128,6 @@ pub(super) async fn run(
         }
     }
     answer
-}
-
-/// Returns what a request may meet.
-fn scopes(call: &Call<'_>) -> &'static [Scope] {
-    match (call.operation.access, call.operation.path.as_str()) {
-        (Access::WalletKey(_), "/order" | "/orders" | "/cancel-all" | "/cancel-market-orders") => {
-            &[Scope::Request, Scope::Order]
-        }
-        _ => &[Scope::Request],
-    }
 }
 
 /// Draws the trouble that comes before a request is carried out.
@@ -157,13 +151,13 @@ fn before(trouble: &Trouble, call: &Call<'_>, asked: &Asked, now: Timestamp) -> 
         let body = (now.seconds() + i64::from(ahead_s)).to_string();
         return Some(Early::Answer(Box::new(Reply::json(StatusCode::OK, body.into_bytes()))));
     }
-    if !scopes(call).contains(&Scope::Order) {
+    if !asked.changes_orders() {
         return None;
     }
     if draw(Kind::Restarting).is_some() {
         return refuse(ClobError::RESTARTING);
     }
-    if call.operation.method != Verb::Post {
+    if asked.kind != ActKind::Order {
         return None;
     }
     if draw(Kind::NotRun).is_some() {
@@ -206,17 +200,18 @@ impl Asked {
         Self { kind, wallet, address, name, orders, tokens }
     }
 
+    /// Whether it places or cancels orders.
+    fn changes_orders(&self) -> bool {
+        matches!(self.kind, ActKind::Order | ActKind::Cancel)
+    }
+
     fn subject(&self) -> Subject<'_> {
         Subject { name: &self.name, wallet: self.wallet.as_deref(), address: Some(self.address) }
     }
 
     /// Reads from an answer which orders were taken.
     fn read_placed(&mut self, answer: &[u8]) {
-        let placed: Vec<Placed> = match serde_json::from_slice(answer) {
-            Ok(placed) => placed,
-            Err(_) => serde_json::from_slice(answer).into_iter().collect(),
-        };
-        for (sent, placed) in self.orders.iter_mut().zip(placed) {
+        for (sent, placed) in self.orders.iter_mut().zip(one_or_many::<Placed>(answer)) {
             let Placed { order_id, error_msg, error } = placed;
             sent.act.id = Some(order_id).filter(|id| !id.is_empty());
             sent.act.error = [error_msg, error].into_iter().find(|text| !text.is_empty());
@@ -270,25 +265,32 @@ fn act_kind(call: &Call<'_>) -> ActKind {
 
 /// Returns the orders in a body. Those that cannot be read are left out.
 fn orders(body: &[u8]) -> Vec<Sent> {
-    let posted: Vec<Posted> = match serde_json::from_slice(body) {
-        Ok(posted) => posted,
-        Err(_) => serde_json::from_slice(body).into_iter().collect(),
-    };
-    posted.into_iter().map(Sent::of).collect()
+    one_or_many(body).into_iter().map(Sent::of).collect()
+}
+
+/// Reads a list, or one value in place of a list. Returns none if it is neither.
+fn one_or_many<'j, T: Deserialize<'j>>(json: &'j [u8]) -> Vec<T> {
+    serde_json::from_slice(json)
+        .unwrap_or_else(|_| serde_json::from_slice(json).into_iter().collect())
+}
+
+/// Returns the beginning of a text that a client sent, so that lines of the record stay short.
+fn shortened(text: &str) -> Box<str> {
+    text[..text.floor_char_boundary(TEXT_BYTES_MAX)].into()
 }
 
 impl Sent {
     fn of(Posted { order, post_only }: Posted) -> Self {
-        let bare = |text: &RawValue| text.get().trim_matches('"').into();
+        let bare = |text: &RawValue| shortened(text.get().trim_matches('"'));
         let micros = |text: &str| text.parse().unwrap_or(0);
         let act = OrderAct {
             salt: bare(&order.salt),
             id: None,
-            token: order.token_id,
+            token: shortened(&order.token_id),
             side: match &*bare(&order.side) {
                 "0" => "BUY".into(),
                 "1" => "SELL".into(),
-                side => Box::<str>::from(side),
+                side => side.into(),
             },
             making_micros: micros(&order.maker_amount),
             taking_micros: micros(&order.taker_amount),
@@ -307,8 +309,40 @@ fn tokens(call: &Call<'_>) -> Vec<Box<str>> {
     }
     let query = call.head.uri.query().unwrap_or_default();
     let pairs = form_urlencoded::parse(query.as_bytes());
-    let asked = pairs.filter(|(name, _)| name == "token_id").map(|(_, token)| token.into());
+    let asked = pairs.filter(|(name, _)| name == "token_id").map(|(_, token)| shortened(&token));
     let listed: Vec<Named> = serde_json::from_slice(&call.body.lock()).unwrap_or_default();
-    let listed = listed.into_iter().map(|named| named.token_id);
+    let listed = listed.into_iter().map(|named| shortened(&named.token_id));
     asked.chain(listed).take(TOKENS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An order as a client posts it.
+    fn posted(salt: &str, token: &str) -> String {
+        let amounts = r#""makerAmount":"5","takerAmount":"10""#;
+        let order = format!(r#"{{"salt":{salt},"tokenId":"{token}","side":"BUY",{amounts}}}"#);
+        format!(r#"{{"order":{order},"owner":"me"}}"#)
+    }
+
+    #[test]
+    fn one_order_and_a_list_of_orders_are_recorded() {
+        let one = posted("7", "71");
+        let salts = |body: &str| -> Vec<Box<str>> {
+            orders(body.as_bytes()).into_iter().map(|sent| sent.act.salt).collect()
+        };
+        assert_eq!(salts(&one), ["7".into()]);
+        assert_eq!(salts(&format!("[{one},{}]", posted("\"8\"", "71"))), ["7".into(), "8".into()]);
+        assert!(salts("{}").is_empty() && salts("[").is_empty());
+    }
+
+    #[test]
+    fn what_strangers_send_is_recorded_up_to_a_length() {
+        let long = "9".repeat(60_000);
+        let sent = orders(posted(&format!("\"{long}\""), &format!("{long}ä")).as_bytes());
+        let lengths = sent.iter().map(|sent| (sent.act.salt.len(), sent.act.token.len()));
+        assert_eq!(lengths.collect::<Vec<_>>(), [(TEXT_BYTES_MAX, TEXT_BYTES_MAX)]);
+        assert_eq!(&*shortened(&"ä".repeat(TEXT_BYTES_MAX)), "ä".repeat(TEXT_BYTES_MAX / 2));
+    }
 }

@@ -14,6 +14,7 @@ use super::{
 use paperbourse_clob::signature::address::{ADDRESS_BYTES, Address};
 use paperbourse_core::engine::fills::PastFill;
 use paperbourse_core::engine::fills::fill::Fill;
+use paperbourse_core::engine::order::receipt::OrderReceipt;
 use paperbourse_core::ids::{OrderId, condition};
 use paperbourse_core::market::book::Side;
 use paperbourse_core::money::Usd;
@@ -79,6 +80,29 @@ impl<'a> From<&'a PastFill> for Trade<'a> {
             fill: &row.fill,
             client_order_id: row.client_order_id.as_deref(),
             is_taker: past.is_taker(),
+        }
+    }
+}
+
+impl<'a> Trade<'a> {
+    /// Returns a fill of an order, with this number within the order.
+    pub(crate) fn of_order(
+        receipt: &'a OrderReceipt,
+        token_id: &'a str,
+        part: u32,
+        fill: &'a Fill,
+        is_taker: bool,
+    ) -> Self {
+        Self {
+            order: receipt.order,
+            part,
+            market_id: &receipt.market_id,
+            token_id,
+            outcome: &receipt.outcome,
+            side: receipt.side,
+            fill,
+            client_order_id: receipt.client_order_id.as_deref(),
+            is_taker,
         }
     }
 }

@@ -168,7 +168,7 @@ impl Settlements {
         }
         let order_id = order_id(trade.order, trade.client_order_id);
         let about = About { orders: &[&order_id], token: Some(trade.token_id) };
-        let subject = Subject { name: wallet, wallet: Some(wallet), address: None };
+        let subject = Subject::wallet(wallet, None);
         let drawn = KINDS.iter().find_map(|&kind| {
             let drawn = trouble.draw(kind, subject, about, now)?;
             Some((kind, i64::from(drawn.length_ms)))

@@ -154,7 +154,7 @@ impl ClobError {
         "maker address not allowed, please use the deposit wallet flow",
     );
 
-    /// The venue's matching engine restarts.
+    /// The venue's matching engine is restarting.
     pub(in crate::http) const RESTARTING: Self =
         Self::new(StatusCode::TOO_EARLY, "service not ready");
 

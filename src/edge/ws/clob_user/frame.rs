@@ -151,17 +151,7 @@ struct TradeFrame<'a> {
 pub(super) fn new_trade(news: &OrderNews) -> Option<Trade<'_>> {
     let ListedOrder { receipt, token_id } = &news.listed;
     let NewFill { part, fill, is_taker } = news.fill.as_ref()?;
-    Some(Trade {
-        order: receipt.order,
-        part: *part,
-        market_id: &receipt.market_id,
-        token_id,
-        outcome: &receipt.outcome,
-        side: receipt.side,
-        fill,
-        client_order_id: receipt.client_order_id.as_deref(),
-        is_taker: *is_taker,
-    })
+    Some(Trade::of_order(receipt, token_id, *part, fill, *is_taker))
 }
 
 /// What frames are about.

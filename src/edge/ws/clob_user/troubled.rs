@@ -57,9 +57,7 @@ impl UserTrouble {
     pub(super) fn draw(&self, frames: &[u8], of: &Of<'_>) -> Met {
         let id = order_id(of.order, of.client_order_id);
         let about = About { orders: &[&id], token: Some(of.token_id) };
-        let wallet = &*self.wallet;
-        let address = Some(self.socket.address);
-        let subject = Subject { name: wallet, wallet: Some(wallet), address };
+        let subject = Subject::wallet(&self.wallet, Some(self.socket.address));
         let now = Timestamp::now();
         let is_trade = |frame: Range<usize>| text_frame(&frames[frame]).0.starts_with(TRADE);
         Met::draw(&split(frames).map(is_trade).collect::<Vec<_>>(), |kind| {

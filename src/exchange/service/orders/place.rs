@@ -81,12 +81,7 @@ impl Service {
         request: PlaceRequest,
         context: RequestContext<'_>,
     ) -> Result<(OrderReceipt, bool), ServiceError> {
-        let PlaceRequest { mut order, names } = request;
-        self.name_as_listed(&mut order.market_id);
-        let owner = caller.owner()?;
-        let shard = owner.shard();
-        let command = PlaceOrder::new(owner, order, names);
-        let placed = self.shards.execute(shard, command, context.waiters).await;
+        let placed = self.execute_placement(caller, request, 0, context).await?;
         let outcome = self.outcome(placed, context.waiters).await;
         Ok(outcome.map_err(|refusal| self.explained_refusal(refusal))?)
     }
@@ -100,15 +95,27 @@ impl Service {
         delay_ms_min: u32,
         context: RequestContext<'_>,
     ) -> Result<(OrderReceipt, bool), ServiceError> {
+        match self.execute_placement(caller, request, delay_ms_min, context).await? {
+            Ok(Placed { receipt, is_replay }) => Ok((receipt, is_replay)),
+            Err(refusal) => Err(self.explained_refusal(refusal).into()),
+        }
+    }
+
+    /// Places an order that is held for at least so many milliseconds if it is marketable. Resolves
+    /// once the placement is durable.
+    async fn execute_placement(
+        &self,
+        caller: &Caller,
+        request: PlaceRequest,
+        delay_ms_min: u32,
+        context: RequestContext<'_>,
+    ) -> Result<Result<Placed, Refusal>, Denied> {
         let PlaceRequest { mut order, names } = request;
         self.name_as_listed(&mut order.market_id);
         let owner = caller.owner()?;
         let shard = owner.shard();
         let command = PlaceOrder::new(owner, order, names).held_for(delay_ms_min);
-        match self.shards.execute(shard, command, context.waiters).await {
-            Ok(Placed { receipt, is_replay }) => Ok((receipt, is_replay)),
-            Err(refusal) => Err(self.explained_refusal(refusal).into()),
-        }
+        Ok(self.shards.execute(shard, command, context.waiters).await)
     }
 
     /// Previews what an order would do if it arrived now.

@@ -42,10 +42,7 @@ pub(super) async fn balance(call: &Call<'_>) -> Awaited {
     {
         return Err(ClobError::INVALID_SIGNATURE_TYPE.into());
     }
-    let _still = match &call.app.trouble {
-        Some(trouble) => Some(trouble.hold_still().await),
-        None => None,
-    };
+    let _still = call.hold_still().await;
     let micros = match request::parameter(call, "asset_type").as_deref() {
         Some("COLLATERAL") => {
             let cash = call.service().cash(&call.caller, call.context).await?;

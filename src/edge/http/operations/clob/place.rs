@@ -136,8 +136,7 @@ pub(super) async fn place_list(call: &Call<'_>) -> Awaited {
 fn held_ms(call: &Call<'_>, signed: &Verified) -> u32 {
     let Some(trouble) = &call.app.trouble else { return 0 };
     let wallet = Party::of(call).wallet.to_string();
-    let address = Some(call.context.address);
-    let subject = Subject { name: &wallet, wallet: Some(&wallet), address };
+    let subject = Subject::wallet(&wallet, Some(call.context.address));
     let about = About { orders: &[&signed.id], token: Some(&signed.token_id) };
     let drawn = trouble.draw(Kind::Delayed, subject, about, call.context.moment.now);
     drawn.map_or(0, |drawn| drawn.length_ms)
@@ -427,17 +426,7 @@ impl PlacedOrder {
         receipt: &OrderReceipt,
     ) -> Result<Self, ClobRefusal> {
         let Some(matched) = &mut self.matched else { return Ok(self) };
-        let trade = Trade {
-            order: receipt.order,
-            part: 1,
-            market_id: &receipt.market_id,
-            token_id: &signed.token_id,
-            outcome: &receipt.outcome,
-            side: receipt.side,
-            fill: &receipt.fill,
-            client_order_id: receipt.client_order_id.as_deref(),
-            is_taker: true,
-        };
+        let trade = Trade::of_order(receipt, &signed.token_id, 1, &receipt.fill, true);
         let stage = Stages::of(call, &Party::of(call))?.of_trade(&trade);
         matched.is_settled = stage == Settlement::Confirmed;
         Ok(self)

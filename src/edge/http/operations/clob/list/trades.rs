@@ -28,10 +28,7 @@ pub(in crate::http::operations::clob) async fn list(call: &Call<'_>) -> Awaited 
     let TradesRequest { filter, from, limit } = request;
     let is_one = filter.part_of.is_some();
     let service = call.service();
-    let _still = match &call.app.trouble {
-        Some(trouble) => Some(trouble.hold_still().await),
-        None => None,
-    };
+    let _still = call.hold_still().await;
     let found = service.fill_history(&call.caller, filter, from, limit, call.context).await?;
     let stages = Stages::of(call, &party)?;
     let rows = found.fills.iter().map(|past| {
